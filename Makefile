@@ -1,0 +1,52 @@
+# Everything starts here: `make demo` and `make test` need Python 3.11 or later and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# A folder of wheels, such as a CPU build of torch, is used where the environment names one.
+LINKS := $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS))
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python $(LINKS) --constraint constraints.txt
+
+# Two workers with one thread each: more threads than cores cost far more than they bring.
+export OMP_NUM_THREADS ?= 1
+WORKERS ?= 2
+
+.PHONY: demo test test-slow lint types benchmark figures clean
+
+$(VENV)/uv.stamp:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv
+	touch $@
+
+$(VENV)/demo.stamp: $(VENV)/uv.stamp pyproject.toml constraints.txt
+	$(INSTALL) --editable ".[report]"
+	touch $@
+
+$(VENV)/dev.stamp: $(VENV)/uv.stamp pyproject.toml constraints.txt
+	$(INSTALL) --editable ".[dev]"
+	touch $@ $(VENV)/demo.stamp
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/raresight losses --plot demo/losses.png
+	@echo "The picture of the losses and their gradients is in demo/losses.png"
+
+test: lint types
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-slow: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp
+	$(BIN)/mypy
+
+benchmark: $(VENV)/dev.stamp
+	OMP_NUM_THREADS= $(BIN)/python benchmarks/bench_losses.py
+
+figures: $(VENV)/dev.stamp
+	$(BIN)/raresight losses --plot docs/images/losses.png
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

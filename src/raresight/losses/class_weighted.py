@@ -1,0 +1,127 @@
+"""Class weights on any loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from . import _parameters as check
+from ._arrays import Array, Ops
+from .contract import Loss
+from .margin import log_normalise
+
+__all__ = ["ClassWeighted", "effective_number_weights"]
+
+
+def effective_number_weights(class_counts: Sequence[float] | Any, beta: float = 0.9999) -> tuple[float, ...]:
+    """Class weights by the effective number of samples (Cui et al., 2019), scaled to mean one.
+
+        w_y proportional to (1 - beta)/(1 - beta^n_y),   0 <= beta < 1
+
+    beta = 0 weighs every class alike, beta -> 1 by the inverse of its count.
+
+    >>> [round(w, 4) for w in effective_number_weights((5000, 50))]
+    [0.025, 1.975]
+    """
+    counts = check.counts(class_counts, "effective_number_weights")
+    beta = check.number(beta, "beta", "effective_number_weights")
+    if not 0 <= beta < 1:
+        raise ValueError(f"effective_number_weights: beta must lie in [0, 1), got {beta}")
+    if beta == 0:
+        return (1.0,) * len(counts)
+    raw = [(1 - beta) / -math.expm1(n * math.log(beta)) for n in counts]
+    mean = sum(raw) / len(raw)
+    return tuple(w / mean for w in raw)
+
+
+@dataclass(frozen=True)
+class ClassWeighted(Loss):
+    """Any loss with a weight for each class: w_y base(y, z).
+
+    `weights` are (w_neg, w_pos) for a binary score, or K weights for K logits. The link undoes the
+    weights, lambda(z) = lambda_base(z) - log(w_pos/w_neg), so probabilities stay calibrated.
+
+    >>> from raresight.losses import CrossEntropy
+    >>> ClassWeighted(CrossEntropy(), (1.0, 10.0)).value([0.0, 0.0], [0, 1]).round(6).tolist()
+    [0.693147, 6.931472]
+    """
+
+    base: Loss
+    weights: tuple[float, ...]
+    name: ClassVar[str] = "classweighted"
+    formula: ClassVar[str] = "weight_y base(y, z)"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, Loss):
+            raise TypeError(f"ClassWeighted: base must be a loss, got {self.base!r}")
+        weights = check.numbers(self.weights, "weights", "ClassWeighted")
+        if len(weights) < 2:
+            raise ValueError(f"ClassWeighted: at least 2 weights are needed, got {len(weights)}")
+        n = self.base.n_classes
+        if n not in (None, len(weights)) and not (n == 1 and len(weights) == 2):
+            raise ValueError(f"ClassWeighted: {len(weights)} weights for {self.base}, a loss of {n} classes")
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def is_monotone(self) -> bool:
+        return self.base.is_monotone
+
+    @property
+    def is_convex(self) -> bool:
+        return self.base.is_convex
+
+    @property
+    def has_unique_minimiser(self) -> bool:
+        return self.base.has_unique_minimiser
+
+    @property
+    def takes_score(self) -> bool:
+        return self.base.takes_score and len(self.weights) == 2
+
+    @property
+    def n_classes(self) -> int | None:
+        return 1 if self.base.n_classes == 1 else len(self.weights)
+
+    def _labelled(self, ops: Ops, z: Array, y: Array, order: int) -> tuple[Array, ...]:
+        weight = self.weights[0] + (self.weights[1] - self.weights[0]) * y
+        return tuple(ops.finite(weight * term) for term in self.base._labelled(ops, z, y, order))
+
+    def _branch(self, ops: Ops, z: Array, label: int, order: int) -> tuple[Array, ...]:
+        weight = self.weights[label]
+        return tuple(ops.finite(weight * term) for term in self.base._branch(ops, z, label, order))
+
+    def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
+        log_slope, derivative = self.base._log_slopes(ops, z, label)
+        return log_slope + math.log(self.weights[label]), derivative
+
+    def _log_odds(self, ops: Ops, z: Array) -> Array:
+        return self.base._log_odds(ops, z) - math.log(self.weights[1] / self.weights[0])
+
+    def _score(self, ops: Ops, log_odds: Array) -> Array:
+        return self.base._score(ops, log_odds + math.log(self.weights[1] / self.weights[0]))
+
+    def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
+        axis = ops.class_axis(f)
+        weight = self._weight_of(ops, f, y, axis)
+        value, *rest = self.base._class_terms(ops, f, y, order)
+        return (ops.finite(ops.squeeze(weight, axis) * value), *(ops.finite(weight * term) for term in rest))
+
+    def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
+        axis = ops.class_axis(f)
+        weight = ops.move_axis(self._weight_of(ops, f, y, axis), axis, -1)[..., None]
+        return ops.finite(weight * self.base._class_hessian(ops, f, y))
+
+    def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
+        weights = ops.per_class(self.weights, f, ops.class_axis(f))
+        return self.base._class_expected(ops, f, weights * shares)
+
+    def _class_log_posterior(self, ops: Ops, f: Array) -> Array:
+        axis = ops.class_axis(f)
+        log_weights = ops.per_class(tuple(map(math.log, self.weights)), f, axis)
+        return log_normalise(ops, self.base._class_log_posterior(ops, f) - log_weights, axis)
+
+    def _weight_of(self, ops: Ops, f: Array, y: Array, axis: int) -> Array:
+        weights = ops.per_class(self.weights, f, axis)
+        return ops.sum(ops.where(ops.one_hot(y, f, axis), weights, 0.0), axis)

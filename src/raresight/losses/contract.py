@@ -1,0 +1,252 @@
+"""What a loss is: the members every loss has, and the shape rule they share."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ._arrays import Array, Ops
+from ._inputs import Problem, is_tensor, read_problem, read_scores
+from .inverse import invert_increasing
+
+__all__ = ["Loss"]
+
+
+class Loss(ABC):
+    """A loss l(y, z) of a raw score z: frozen, hashable, comparable, with nothing to fit.
+
+    Shape rule: `y` of the same shape as `z` holds 0/1 labels (binary or multi-label); integer `y`
+    with one axis less than `z` holds class numbers, the class axis being the last in NumPy and
+    axis 1 in torch. NumPy in, NumPy out; torch in, torch out; float32 stays float32; float16 and
+    bfloat16 are computed and returned in float32. Nothing is reduced.
+
+    A finite score never gives NaN or infinity: a value, gradient or Hessian beyond the range of
+    the floating-point type is returned as the largest finite number of its sign.
+    """
+
+    name: ClassVar[str]
+    formula: ClassVar[str]
+
+    # ---- what it costs -------------------------------------------------------------------
+
+    def value(self, z: Array, y: Array) -> Array:
+        """The loss of each score: l(y, z), elementwise; for class logits, one number a sample."""
+        return self.derivatives(z, y, order=0)[0]
+
+    def gradient(self, z: Array, y: Array) -> Array:
+        """dl/dz, of the shape of `z`; for class logits the full gradient."""
+        return self.derivatives(z, y, order=1)[1]
+
+    def hessian(self, z: Array, y: Array) -> Array:
+        """d2l/dz2 of a binary score. For class logits see `hessian_diagonal`, `hessian_matrix`."""
+        problem = self._read(z, y)
+        if problem.multiclass:
+            raise ValueError(
+                "the Hessian of class logits is a matrix a sample: ask for hessian_diagonal or hessian_matrix"
+            )
+        return self._finish(problem, 2)[2]
+
+    def hessian_diagonal(self, z: Array, y: Array) -> Array:
+        """The second derivative by each score or logit alone, of the shape of `z`."""
+        return self.derivatives(z, y, order=2)[2]
+
+    def hessian_matrix(self, f: Array, y: Array) -> Array:
+        """The full Hessian of class logits: shape (..., K, K), the two class axes last."""
+        problem = self._read(f, y)
+        if not problem.multiclass:
+            raise ValueError("hessian_matrix needs class logits: y with one axis less than f")
+        ops = problem.ops
+        with ops.guard():
+            return self._class_hessian(ops, problem.z, problem.y)
+
+    def derivatives(self, z: Array, y: Array, order: int = 2) -> tuple[Array, ...]:
+        """(value, gradient, second derivative) up to `order`, sharing the work between them."""
+        if order not in (0, 1, 2):
+            raise ValueError(f"order must be 0, 1 or 2, got {order!r}")
+        return self._finish(self._read(z, y), order)
+
+    # ---- what it estimates ---------------------------------------------------------------
+
+    def log_odds(self, z: Array) -> Array:
+        """Inverse link: the calibrated logit of P(y=1|x) at score z.
+
+        lambda(z) = log l'(0, z) - log(-l'(1, z)), the log-odds at which z minimises the risk.
+        """
+        self._need_link()
+        ops, scores = read_scores(z)
+        with ops.guard():
+            return _present(ops.finite(ops.like(self._log_odds(ops, ops.to_double(scores)), scores)))
+
+    def score(self, log_odds: Array) -> Array:
+        """Link: the score that minimises the pointwise risk when the log-odds are `log_odds`."""
+        self._need_link()
+        ops, target = read_scores(log_odds, name="log_odds")
+        with ops.guard():
+            return _present(ops.finite(ops.like(self._score(ops, ops.to_double(target)), target)))
+
+    def probability(self, z: Array, *, multiclass: bool | None = None) -> Array:
+        """Calibrated probability: sigmoid of `log_odds`, or the posterior over K classes.
+
+        `multiclass=True` reads `z` as class logits; left out, it is true for a loss that was built
+        for more than two classes and false for any other.
+        """
+        if multiclass is None:
+            multiclass = not self.takes_score
+        ops, scores = read_scores(z)
+        with ops.guard():
+            if multiclass:
+                self._need_classes(scores.shape[ops.class_axis(scores)])
+                eta = ops.exp(self._class_log_posterior(ops, ops.to_double(scores)))
+            else:
+                self._need_link()
+                eta = ops.sigmoid(self._log_odds(ops, ops.to_double(scores)))
+        return _present(ops.like(eta, scores))
+
+    def class_scores(self, probability: Array) -> np.ndarray[Any, Any]:
+        """Class logits whose posterior is `probability`, K positive numbers that sum to one."""
+        from .class_link import solve_class_scores
+
+        eta = np.asarray(probability, dtype=np.float64)
+        if eta.ndim != 1 or eta.size < 2:
+            raise ValueError(f"probability must be a vector of at least 2 numbers, got shape {eta.shape}")
+        if not (np.all(eta > 0) and abs(eta.sum() - 1) < 1e-6):
+            raise ValueError(f"probability must be positive and sum to one, got {eta}")
+        self._need_classes(eta.size)
+        return solve_class_scores(self, np.log(eta / eta.sum()))
+
+    # ---- what it is ----------------------------------------------------------------------
+
+    @property
+    def is_monotone(self) -> bool:
+        """l(1, z) never rises and l(0, z) never falls in z."""
+        return True
+
+    @property
+    def is_convex(self) -> bool:
+        """l(1, z) and l(0, z) are convex in z (then K-class losses are convex in the logits)."""
+        return True
+
+    @property
+    def has_unique_minimiser(self) -> bool:
+        """Every pointwise risk has exactly one minimiser: the link is strictly increasing."""
+        return True
+
+    @property
+    def takes_score(self) -> bool:
+        """Whether a binary score is accepted."""
+        return True
+
+    @property
+    def n_classes(self) -> int | None:
+        """How many class logits are expected; None for any number, 1 for a binary score only."""
+        return None
+
+    def __str__(self) -> str:
+        """The text that `parse` reads back: `tbl(alpha=0.8,C=0.5)`."""
+        parameters = ",".join(f"{key}={_text(value)}" for key, value in self.parameters().items())
+        return f"{self.name}({parameters})" if parameters else self.name
+
+    def parameters(self) -> dict[str, Any]:
+        """The hyper-parameters by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    # ---- what a loss provides ------------------------------------------------------------
+    # Scores come checked, finite and in the precision of the computation; labels as 0.0/1.0. What
+    # goes back is finite, too: a loss that can overflow saturates its own terms.
+
+    @abstractmethod
+    def _labelled(self, ops: Ops, z: Array, y: Array, order: int) -> tuple[Array, ...]:
+        """Value and derivatives at each score for its label."""
+
+    @abstractmethod
+    def _branch(self, ops: Ops, z: Array, label: int, order: int) -> tuple[Array, ...]:
+        """Value and derivatives at every score for one label."""
+
+    @abstractmethod
+    def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
+        """log |l'(label, z)| and its derivative by z, accurate where l' itself underflows."""
+
+    @abstractmethod
+    def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
+        """Value, gradient and Hessian diagonal for class logits."""
+
+    @abstractmethod
+    def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
+        """Full Hessian for class logits, class axes last."""
+
+    @abstractmethod
+    def _class_log_posterior(self, ops: Ops, f: Array) -> Array:
+        """Log of the class probabilities at which the logits `f` minimise the risk."""
+
+    def _log_odds(self, ops: Ops, z: Array) -> Array:
+        return self._log_slopes(ops, z, 0)[0] - self._log_slopes(ops, z, 1)[0]
+
+    def _score(self, ops: Ops, log_odds: Array) -> Array:
+        def link(z: Array) -> tuple[Array, Array]:
+            negative, positive = self._log_slopes(ops, z, 0), self._log_slopes(ops, z, 1)
+            return negative[0] - positive[0], negative[1] - positive[1]
+
+        return invert_increasing(ops, link, log_odds, self._score_start(ops, log_odds))
+
+    def _score_start(self, ops: Ops, log_odds: Array) -> Array:
+        """Where the search for `score` starts; any finite number will do, a near one is faster."""
+        return log_odds
+
+    @abstractmethod
+    def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
+        """sum_k shares_k l(k, f) and its gradient, for class logits and soft labels."""
+
+    def _mixed(self, ops: Ops, z: Array, positive: Array, negative: Array, order: int) -> tuple[Array, ...]:
+        """positive l(1, z) + negative l(0, z), for soft labels."""
+        pairs = zip(self._branch(ops, z, 1, order), self._branch(ops, z, 0, order), strict=True)
+        return tuple(positive * a + negative * b for a, b in pairs)
+
+    # ---- shared steps --------------------------------------------------------------------
+
+    def _read(self, z: Array, y: Array) -> Problem:
+        problem = read_problem(z, y)
+        if problem.multiclass:
+            self._need_classes(problem.z.shape[problem.ops.class_axis(problem.z)])
+        elif not self.takes_score:
+            raise ValueError(
+                f"{self} is for {self.n_classes} class logits: y must have one axis less than z, "
+                f"got the same shape {tuple(problem.z.shape)}"
+            )
+        return problem
+
+    def _finish(self, problem: Problem, order: int) -> tuple[Array, ...]:
+        ops = problem.ops
+        with ops.guard():
+            terms = (self._class_terms if problem.multiclass else self._labelled)(
+                ops, problem.z, problem.y, order
+            )
+            return tuple(_present(term) for term in terms)
+
+    def _need_link(self) -> None:
+        if not self.takes_score:
+            raise ValueError(f"{self} is for {self.n_classes} class logits; it has no binary link")
+        if not self.has_unique_minimiser:
+            raise ValueError(
+                f"{self} has no calibrated probability: its pointwise risk has no unique minimiser"
+            )
+
+    def _need_classes(self, n_classes: int) -> None:
+        if self.n_classes == 1:
+            raise ValueError(f"{self} takes a binary score: pass y of the same shape as z")
+        if self.n_classes is not None and n_classes != self.n_classes:
+            raise ValueError(f"{self} is for {self.n_classes} class logits, got {n_classes}")
+
+
+def _present(a: Array) -> Array:
+    """A NumPy scalar rather than an array without axes."""
+    return a if is_tensor(a) else a[()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        inner = ",".join(_text(item) for item in value)
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return str(value) if isinstance(value, Loss) else repr(value)

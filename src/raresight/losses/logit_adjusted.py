@@ -1,0 +1,120 @@
+"""Logit adjustment: any loss, seen from the class prior."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from . import _parameters as check
+from ._arrays import Array, Ops
+from .contract import Loss
+
+__all__ = ["LogitAdjusted"]
+
+
+@dataclass(frozen=True)
+class LogitAdjusted(Loss):
+    """Logit adjustment (Menon et al., 2021) of any loss: the base loss of logits plus tau log prior.
+
+    Binary score: base(z + tau log rho), rho = prior/(1 - prior), with `prior` = P(y=1) a float.
+    Class logits: base(f + tau log prior), with one prior a class. With tau = 1 the raw scores rank
+    classes as if they were equally frequent; `probability` stays the calibrated one.
+
+    >>> from raresight.losses import CrossEntropy
+    >>> LogitAdjusted(CrossEntropy(), prior=0.5).value([0.0], [1]).round(6).tolist()
+    [0.693147]
+    """
+
+    base: Loss
+    prior: float | tuple[float, ...]
+    tau: float = 1.0
+    name: ClassVar[str] = "logitadjusted"
+    formula: ClassVar[str] = "base(z + tau log rho), rho = prior/(1-prior)"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, Loss):
+            raise TypeError(f"LogitAdjusted: base must be a loss, got {self.base!r}")
+        object.__setattr__(self, "tau", check.finite(self.tau, "tau", "LogitAdjusted"))
+        object.__setattr__(self, "prior", _read_prior(self.prior))
+        if isinstance(self.prior, tuple):
+            n = self.base.n_classes
+            if n not in (None, len(self.prior)) and not (n == 1 and len(self.prior) == 2):
+                raise ValueError(
+                    f"LogitAdjusted: {len(self.prior)} priors for {self.base}, a loss of {n} classes"
+                )
+
+    @property
+    def class_priors(self) -> tuple[float, ...]:
+        """P(y=k) for each class; (1 - prior, prior) where a float was given."""
+        return self.prior if isinstance(self.prior, tuple) else (1 - self.prior, self.prior)
+
+    @property
+    def is_monotone(self) -> bool:
+        return self.base.is_monotone
+
+    @property
+    def is_convex(self) -> bool:
+        return self.base.is_convex
+
+    @property
+    def has_unique_minimiser(self) -> bool:
+        return self.base.has_unique_minimiser
+
+    @property
+    def takes_score(self) -> bool:
+        return self.base.takes_score and len(self.class_priors) == 2
+
+    @property
+    def n_classes(self) -> int | None:
+        return 1 if self.base.n_classes == 1 else len(self.class_priors)
+
+    @property
+    def shift(self) -> float:
+        """tau log rho, which is added to a binary score."""
+        negative, positive = self.class_priors
+        return self.tau * (math.log(positive) - math.log(negative))
+
+    def _labelled(self, ops: Ops, z: Array, y: Array, order: int) -> tuple[Array, ...]:
+        return self.base._labelled(ops, ops.finite(z + self.shift), y, order)
+
+    def _branch(self, ops: Ops, z: Array, label: int, order: int) -> tuple[Array, ...]:
+        return self.base._branch(ops, ops.finite(z + self.shift), label, order)
+
+    def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
+        return self.base._log_slopes(ops, ops.finite(z + self.shift), label)
+
+    def _log_odds(self, ops: Ops, z: Array) -> Array:
+        return self.base._log_odds(ops, ops.finite(z + self.shift))
+
+    def _score(self, ops: Ops, log_odds: Array) -> Array:
+        return self.base._score(ops, log_odds) - self.shift
+
+    def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
+        return self.base._class_terms(ops, self._adjust(ops, f), y, order)
+
+    def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
+        return self.base._class_hessian(ops, self._adjust(ops, f), y)
+
+    def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
+        return self.base._class_expected(ops, self._adjust(ops, f), shares)
+
+    def _class_log_posterior(self, ops: Ops, f: Array) -> Array:
+        return self.base._class_log_posterior(ops, self._adjust(ops, f))
+
+    def _adjust(self, ops: Ops, f: Array) -> Array:
+        shifts = tuple(self.tau * math.log(prior) for prior in self.class_priors)
+        return ops.finite(f + ops.per_class(shifts, f, ops.class_axis(f)))
+
+
+def _read_prior(prior: Any) -> float | tuple[float, ...]:
+    owner = "LogitAdjusted"
+    if getattr(prior, "ndim", None) == 0 or isinstance(prior, (int, float)):
+        single = check.number(prior, "prior", owner)
+        if not 0 < single < 1:
+            raise ValueError(f"{owner}: prior must lie strictly between 0 and 1, got {single}")
+        return single
+    several = check.numbers(prior, "prior", owner)
+    if len(several) < 2 or abs(sum(several) - 1) > 1e-6:
+        raise ValueError(f"{owner}: class priors must be at least 2 numbers that sum to one, got {several}")
+    return several

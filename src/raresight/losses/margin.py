@@ -1,0 +1,189 @@
+"""Losses that are one function phi of the margin: nearly all of them.
+
+Binary score: the margin is m = z for a positive and -z for a negative, l(y, z) = phi(m). Class
+logits: m = f_y - logsumexp of the other logits, so that p_y = sigma(m) and any loss of p_y is a
+phi(m) again; with w = softmax of the other logits,
+
+    dl/df_y = phi'(m),    dl/df_j = -phi'(m) w_j,
+    Hessian = phi''(m) v v' - phi'(m) (diag w - w w'),    v = e_y - w.
+
+Nothing is lost to cancellation, two logits (0, z) give the binary loss, and since phi' <= 0 the
+K-class loss is convex exactly when the binary one is.
+
+Label-dependent losses (vector scaling, LDAM) put an affine map in front of phi: the margin of
+label y becomes scale_y m - offset_y, and class logits become scales * f + shifts, less margin_y at
+the label.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from ._arrays import Array, Ops
+from .contract import Loss
+
+
+@dataclass(frozen=True)
+class ClassMap:
+    """g = scales * f + shifts, and g_y -= margins_y for the label y."""
+
+    scales: tuple[float, ...]
+    shifts: tuple[float, ...]
+    margins: tuple[float, ...]
+
+
+class MarginLoss(Loss):
+    """A loss given by phi(m), phi'(m), phi''(m) and log(-phi'(m))."""
+
+    @abstractmethod
+    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
+        """phi and its derivatives up to `order`."""
+
+    @abstractmethod
+    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+        """log(-phi'(m)) and its derivative phi''(m)/phi'(m)."""
+
+    def _label_map(self, label: int) -> tuple[float, float]:
+        """(scale, offset) of the margin of a binary score under this label."""
+        return 1.0, 0.0
+
+    def _class_map(self) -> ClassMap | None:
+        return None
+
+    # ---- binary score --------------------------------------------------------------------
+
+    def _labelled(self, ops: Ops, z: Array, y: Array, order: int) -> tuple[Array, ...]:
+        direction = 2 * y - 1
+        negative, positive = self._label_map(0), self._label_map(1)
+        if negative == positive == (1.0, 0.0):
+            return _chain(self._phi(ops, direction * z, order), direction)
+        scale = (negative[0] + (positive[0] - negative[0]) * y) * direction
+        offset = negative[1] + (positive[1] - negative[1]) * y
+        return _chain(self._phi(ops, ops.finite(scale * z - offset), order), scale)
+
+    def _branch(self, ops: Ops, z: Array, label: int, order: int) -> tuple[Array, ...]:
+        scale, margin = self._label_margin(ops, z, label)
+        return _chain(self._phi(ops, margin, order), scale)
+
+    def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
+        scale, margin = self._label_margin(ops, z, label)
+        log_slope, derivative = self._log_slope(ops, margin)
+        return log_slope + math.log(abs(scale)), scale * derivative
+
+    def _label_margin(self, ops: Ops, z: Array, label: int) -> tuple[float, Array]:
+        scale, offset = self._label_map(label)
+        if label == 0:
+            scale = -scale
+        return scale, ops.finite(scale * z - offset)
+
+    # ---- class logits --------------------------------------------------------------------
+
+    def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
+        axis = ops.class_axis(f)
+        label = ops.one_hot(y, f, axis)
+        margin, others = class_margin(ops, self._map_logits(ops, f, label, axis), label, axis)
+        phi = self._phi(ops, margin, order)
+        terms = [ops.squeeze(phi[0], axis)]
+        scales = self._class_scales(ops, f, axis)
+        if order >= 1:
+            terms.append(ops.where(label, phi[1], -phi[1] * others) * scales)
+        if order >= 2:
+            rest = phi[2] * others * others - phi[1] * others * (1 - others)
+            terms.append(ops.finite(ops.where(label, phi[2], rest) * scales * scales))
+        return tuple(terms)
+
+    def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
+        axis = ops.class_axis(f)
+        label = ops.one_hot(y, f, axis)
+        margin, others = class_margin(ops, self._map_logits(ops, f, label, axis), label, axis)
+        _, first, second = self._phi(ops, margin, 2)
+        first, second = (ops.move_axis(a, axis, -1)[..., None] for a in (first, second))
+        w = ops.move_axis(others, axis, -1)
+        v = ops.where(ops.move_axis(label, axis, -1), 1.0, -w)
+        scales = self._class_scales(ops, f, axis)
+        if self._class_map() is not None:
+            scales = ops.move_axis(scales, axis, -1)
+            scales = scales[..., :, None] * scales[..., None, :]
+        bend = ops.diagonal_matrix(w) - w[..., :, None] * w[..., None, :]
+        return ops.finite((second * (v[..., :, None] * v[..., None, :]) - first * bend) * scales)
+
+    def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
+        """With a_k = shares_k phi'(m_k)/(1 - p_k): dl/df_j = shares_j phi'(m_j) - p_j (sum a - a_j)."""
+        axis = ops.class_axis(f)
+        margins = all_class_margins(ops, self._map_logits(ops, f, None, axis), axis)
+        mapping = self._class_map()
+        own = margins if mapping is None else margins - ops.per_class(mapping.margins, f, axis)
+        value, slope = self._phi(ops, own, 1)
+        # phi' and 1 - p vanish together; only their logarithms have a difference.
+        ratio = -shares * ops.finite(ops.exp(self._log_slope(ops, own)[0] + ops.softplus(margins)))
+        spill = ops.sigmoid(margins) * (ops.sum(ratio, axis) - ratio)
+        gradient = (shares * slope - spill) * self._class_scales(ops, f, axis)
+        return ops.finite(ops.squeeze(ops.sum(shares * value, axis), axis)), ops.finite(gradient)
+
+    def _class_log_posterior(self, ops: Ops, f: Array) -> Array:
+        """eta_k is proportional to p_k (1 - p_k) / -phi'(m_k - margin_k), p = softmax(g)."""
+        axis = ops.class_axis(f)
+        margins = all_class_margins(ops, self._map_logits(ops, f, None, axis), axis)
+        return log_normalise(ops, self._log_weight(ops, margins, axis)[0], axis)
+
+    def _log_weight(self, ops: Ops, margins: Array, axis: int) -> tuple[Array, Array]:
+        """log of p (1 - p) / -phi' and its derivative by the class's own margin."""
+        mapping = self._class_map()
+        offset = 0.0 if mapping is None else ops.per_class(mapping.margins, margins, axis)
+        log_slope, derivative = self._log_slope(ops, margins - offset)
+        weight = -ops.softplus(margins) - ops.softplus(-margins) - log_slope
+        return weight, ops.sigmoid(-margins) - ops.sigmoid(margins) - derivative
+
+    def _map_logits(self, ops: Ops, f: Array, label: Array | None, axis: int) -> Array:
+        mapping = self._class_map()
+        if mapping is None:
+            return f
+        g = ops.per_class(mapping.scales, f, axis) * f + ops.per_class(mapping.shifts, f, axis)
+        if label is not None:
+            g = ops.where(label, g - ops.per_class(mapping.margins, f, axis), g)
+        return ops.finite(g)
+
+    def _class_scales(self, ops: Ops, f: Array, axis: int) -> Array:
+        mapping = self._class_map()
+        return 1.0 if mapping is None else ops.per_class(mapping.scales, f, axis)
+
+
+def _chain(phi: tuple[Array, ...], scale: Array) -> tuple[Array, ...]:
+    """Derivatives by z from derivatives by the margin scale * z."""
+    if len(phi) == 1:
+        return phi
+    if len(phi) == 2:
+        return phi[0], scale * phi[1]
+    return phi[0], scale * phi[1], scale * scale * phi[2]
+
+
+def class_margin(ops: Ops, g: Array, label: Array, axis: int) -> tuple[Array, Array]:
+    """m = g_y - logsumexp of the others, and the softmax of the others (0 at the label)."""
+    others = ops.where(label, -float("inf"), g)
+    largest = ops.max(others, axis)
+    relative = ops.exp(others - largest)
+    total = ops.sum(relative, axis)
+    own = ops.sum(ops.where(label, g, 0.0), axis)
+    return ops.finite(own - largest - ops.log(total)), relative / total
+
+
+def all_class_margins(ops: Ops, g: Array, axis: int) -> Array:
+    """g_k - logsumexp of the other logits, for every class k."""
+    largest = ops.max(g, axis)
+    relative = ops.exp(g - largest)
+    total = ops.sum(relative, axis)
+    leader = relative == 1
+    # Ties for the lead are harmless: each of them has p <= 1/2, so log1p(-p) is accurate.
+    n_leaders = ops.sum(ops.where(leader, 1.0, 0.0 * relative), axis)
+    rest = ops.sum(ops.where(leader, 0.0, relative), axis) + (n_leaders - 1)
+    p = ops.where(leader, 0.0, relative / total)
+    log_others = ops.where(leader, ops.log(rest), ops.log(total) + ops.log1p(-p))
+    return ops.finite(g - largest - log_others)
+
+
+def log_normalise(ops: Ops, log_weight: Array, axis: int) -> Array:
+    largest = ops.max(log_weight, axis)
+    shifted = log_weight - largest
+    return shifted - ops.log(ops.sum(ops.exp(shifted), axis))

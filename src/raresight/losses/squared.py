@@ -1,0 +1,99 @@
+"""Squared error of the probability (Brier)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ._arrays import Array, Ops
+from .margin import MarginLoss, class_margin, log_normalise
+
+__all__ = ["Squared"]
+
+
+@dataclass(frozen=True)
+class Squared(MarginLoss):
+    """Squared loss through the sigmoid: l = (1 - p_y)^2.
+
+    Bounded, not convex in the score (p_y < 1/3), proper: its link is the identity. For K classes it
+    is half the Brier score, (1/2) sum_k (p_k - 1{k=y})^2: the same for two classes, and proper for
+    more, which the square of 1 - p_y alone would not be.
+
+    >>> Squared().value([0.0, 2.0], [1, 0]).round(6).tolist()
+    [0.25, 0.775803]
+    """
+
+    name: ClassVar[str] = "squared"
+    formula: ClassVar[str] = "(1-p)^2"
+
+    @property
+    def is_convex(self) -> bool:
+        return False
+
+    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
+        _, q = ops.logistic(m)
+        value = q * q
+        if order == 0:
+            return (value,)
+        p = ops.sigmoid(m)
+        twice = 2 * p * value
+        return (value, -twice, twice * (2 * p - q))[: order + 1]
+
+    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+        log_slope = math.log(2) - ops.softplus(-m) - 2 * ops.softplus(m)
+        return log_slope, ops.sigmoid(-m) - 2 * ops.sigmoid(m)
+
+    def _log_odds(self, ops: Ops, z: Array) -> Array:
+        return z
+
+    def _score(self, ops: Ops, log_odds: Array) -> Array:
+        return log_odds
+
+    # For class logits l = phi(m) R with R = (1 + S)/2, S = sum_j w_j^2 over the softmax w of the other
+    # logits. For two classes w = S = 1, so R = 1 and every derivative of S vanishes exactly.
+
+    def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
+        axis = ops.class_axis(f)
+        label = ops.one_hot(y, f, axis)
+        margin, w = class_margin(ops, f, label, axis)
+        phi = self._phi(ops, margin, order)
+        spread = ops.sum(w * w, axis)
+        factor = (1 + spread) / 2
+        terms = [ops.squeeze(phi[0] * factor, axis)]
+        tilt = 2 * w * (w - spread)  # dS/df, zero at the label
+        if order >= 1:
+            terms.append(ops.where(label, phi[1], -phi[1] * w) * factor + phi[0] * tilt / 2)
+        if order >= 2:
+            bend = 2 * w * (2 * w - spread) - 2 * w * w * (4 * w - 3 * spread)  # d2S/df_j2
+            rest = phi[2] * w * w - phi[1] * w * (1 - w)
+            own = ops.where(label, phi[2], rest) * factor
+            terms.append(own - phi[1] * w * tilt + phi[0] * bend / 2)
+        return tuple(terms)
+
+    def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
+        axis = ops.class_axis(f)
+        label = ops.one_hot(y, f, axis)
+        margin, others = class_margin(ops, f, label, axis)
+        value, first, second = (ops.move_axis(t, axis, -1)[..., None] for t in self._phi(ops, margin, 2))
+        w = ops.move_axis(others, axis, -1)
+        v = ops.where(ops.move_axis(label, axis, -1), 1.0, -w)
+        spread = ops.sum(w * w, -1)
+        tilt = 2 * w * (w - spread)
+        square = w[..., :, None] * w[..., None, :]
+        plain = second * (v[..., :, None] * v[..., None, :]) - first * (ops.diagonal_matrix(w) - square)
+        cross = v[..., :, None] * tilt[..., None, :] + tilt[..., :, None] * v[..., None, :]
+        pairs = 2 * w[..., :, None] + 2 * w[..., None, :] - 3 * spread[..., None]
+        bend = ops.diagonal_matrix(2 * w * (2 * w - spread)) - 2 * square * pairs
+        return plain * (1 + spread[..., None]) / 2 + first * cross / 2 + value * bend / 2
+
+    def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
+        axis = ops.class_axis(f)
+        p = ops.exp(log_normalise(ops, f, axis))
+        total = ops.sum(shares, axis)
+        value = ops.sum(total * p * p / 2 - shares * p + shares / 2, axis)
+        error = total * p - shares
+        return ops.squeeze(value, axis), p * (error - ops.sum(p * error, axis))
+
+    def _class_log_posterior(self, ops: Ops, f: Array) -> Array:
+        return log_normalise(ops, f, ops.class_axis(f))

@@ -1,0 +1,42 @@
+"""PyTorch: every loss as a module and a function, and what goes with training under them."""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("raresight.nn needs PyTorch: pip install 'raresight[torch]'") from error
+
+from . import functional
+from .drw import DeferredReweighting
+from .modules import (
+    AlphaLoss,
+    CELoss,
+    ErfLoss,
+    FocalLoss,
+    LDAMLoss,
+    LossModule,
+    PolyLoss,
+    SquaredLoss,
+    TBLLoss,
+    VSLoss,
+    as_module,
+)
+from .normed_linear import NormedLinear
+from .start import start_at_prior_
+
+__all__ = [
+    "AlphaLoss",
+    "CELoss",
+    "DeferredReweighting",
+    "ErfLoss",
+    "FocalLoss",
+    "LDAMLoss",
+    "LossModule",
+    "NormedLinear",
+    "PolyLoss",
+    "SquaredLoss",
+    "TBLLoss",
+    "VSLoss",
+    "as_module",
+    "functional",
+    "start_at_prior_",
+]

@@ -1,0 +1,222 @@
+"""One autograd function for every loss: value and closed-form gradient in a single pass.
+
+The gradient is computed with the value, in the forward pass, and kept in place of intermediate
+results; the backward pass only scales it. Run eagerly on the CPU, the pass goes over the input in
+pieces that stay in the cache, so that its many small steps cost little more than one. A backward
+pass that must itself be differentiated recomputes the gradient in differentiable form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..losses import Loss
+from ..losses._torch_ops import TorchOps
+
+Tensor = torch.Tensor
+Scale = float | Tensor
+
+_PIECE = 1 << 17
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to compute, apart from the tensors.
+
+    `labels` says how to read the target: "hard" (0 or 1), "soft" (between them), "look" (decide by
+    looking), "classes" (class numbers) or "shares" (a share for every class).
+    """
+
+    loss: Loss
+    labels: str
+    reduced: bool
+
+    @property
+    def has_class_axis(self) -> bool:
+        return self.labels in ("classes", "shares")
+
+
+class ClosedForm(torch.autograd.Function):
+    """apply(z, target, negative, weight, scale, task): scale * weight * loss, summed if reduced.
+
+    `negative` is the share of label 0 where it is not 1 - target; `weight` has the shape of the
+    losses; `scale` is a number (1/n for a mean). Each of the first two may be None.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        z: Tensor,
+        y: Tensor,
+        negative: Tensor | None,
+        weight: Tensor | None,
+        scale: Scale,
+        task: Task,
+    ) -> Tensor:
+        wants_gradient = ctx.needs_input_grad[0]
+        if torch.compiler.is_compiling():
+            value, gradient = _whole(z, y, negative, weight, scale, task)
+            ctx.save_for_backward(gradient)
+        else:
+            evaluate = _in_pieces if z.device.type == "cpu" and z.numel() > _PIECE else _whole
+            value, gradient = evaluate(z, y, negative, weight, scale, task)
+            ctx.save_for_backward(z, y, negative, weight)
+            ctx.gradient = gradient if wants_gradient else None
+        ctx.scale, ctx.task = scale, task
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *outputs: Any) -> Any:
+        (upstream,) = outputs
+        if torch.compiler.is_compiling():
+            (gradient,) = ctx.saved_tensors
+            return _times(upstream, gradient, ctx.task), None, None, None, None, None
+        inputs = (*ctx.saved_tensors, ctx.scale, ctx.task)
+        if torch.is_grad_enabled():
+            return _times(upstream, _differentiable(*inputs), ctx.task), None, None, None, None, None
+        # Let go of the gradient, so that it can become the input's .grad without a copy. A graph
+        # that is kept for another backward pass has it computed anew.
+        gradient, ctx.gradient = ctx.gradient, None
+        if gradient is None:
+            gradient = _whole(*inputs)[1]
+        if ctx.task.reduced and upstream.device.type == "cpu" and upstream.item() == 1.0:
+            return gradient, None, None, None, None, None
+        return _times(upstream, gradient, ctx.task), None, None, None, None, None
+
+
+def _times(upstream: Tensor, gradient: Tensor, task: Task) -> Tensor:
+    if not task.reduced and task.has_class_axis:
+        upstream = upstream.unsqueeze(TorchOps.class_axis(gradient))
+    return (upstream * gradient).to(gradient.dtype)
+
+
+def _whole(
+    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: Task
+) -> tuple[Tensor, Tensor]:
+    """(losses or their sum, gradient in the precision of z)."""
+    value, gradient = _weighted(z, y, negative, weight, task)
+    # Scaled before the sum: a mean of large losses is finite where their sum is not.
+    value = value * scale
+    if task.reduced:
+        value = value.sum()
+    return TorchOps.finite(value), (gradient * scale).to(z.dtype)
+
+
+def _in_pieces(
+    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: Task
+) -> tuple[Tensor, Tensor]:
+    """The same, a piece of the cache's size at a time."""
+    precision = torch.promote_types(z.dtype, torch.float32)
+    losses = None if task.reduced else torch.empty(_loss_shape(z, task), dtype=precision)
+    gradient = torch.empty(z.shape, dtype=z.dtype)
+    tensors: list[Any] = [z, y, negative, weight, losses, gradient]
+    if not task.has_class_axis:
+        tensors = [None if t is None else t.reshape(-1) for t in tensors]
+    rows = tensors[0].shape[0]
+    height = max(1, _PIECE * rows // z.numel())
+    total = 0.0
+    for start in range(0, rows, height):
+        piece = slice(start, start + height)
+        z_here, y_here, negative_here, weight_here, losses_here, gradient_here = (
+            _cut(tensor, piece) for tensor in tensors
+        )
+        value, slope = _weighted(z_here, y_here, negative_here, weight_here, task)
+        torch.mul(slope, scale, out=gradient_here)
+        if losses_here is None:
+            total += _sum(value)
+        else:
+            torch.mul(value, scale, out=losses_here)
+    if losses is None:
+        losses = torch.tensor(total * float(scale), dtype=torch.float64).to(precision)
+    return TorchOps.finite(losses), gradient
+
+
+def _cut(tensor: Tensor | None, piece: slice) -> Any:
+    return None if tensor is None else tensor[piece]
+
+
+def _loss_shape(z: Tensor, task: Task) -> list[int]:
+    axis = TorchOps.class_axis(z) if task.has_class_axis else None
+    return [n for i, n in enumerate(z.shape) if i != axis]
+
+
+def _sum(losses: Tensor) -> float:
+    """In the losses' own precision, or in float64 where that overflows."""
+    total = float(losses.sum())
+    return total if abs(total) < float("inf") else float(losses.sum(dtype=torch.float64))
+
+
+def _weighted(
+    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, task: Task
+) -> tuple[Tensor, Tensor]:
+    value, gradient = _terms(z, y, negative, task, 1)
+    if weight is None:
+        return value, gradient
+    spread = weight.unsqueeze(TorchOps.class_axis(z)) if task.has_class_axis else weight
+    return TorchOps.finite(value * weight), TorchOps.finite(gradient * spread)
+
+
+def _terms(z: Tensor, y: Tensor, negative: Tensor | None, task: Task, order: int) -> tuple[Tensor, ...]:
+    loss = task.loss
+    scores = z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
+    if task.labels == "classes":
+        return loss._class_terms(TorchOps, scores, y, order)
+    labels = y.to(scores.dtype)
+    if task.labels == "shares":
+        return loss._class_expected(TorchOps, scores, labels)
+    if task.labels == "hard":
+        return loss._labelled(TorchOps, scores, _refuse_soft(labels, y), order)
+    if negative is None:
+        if task.labels == "look" and _are_hard(labels):
+            return loss._labelled(TorchOps, scores, labels, order)
+        negative = 1 - labels
+        return loss._mixed(TorchOps, scores, labels, negative, order)
+    terms = loss._mixed(TorchOps, scores, labels, negative.to(scores.dtype), order)
+    return tuple(TorchOps.finite(term) for term in terms)
+
+
+def _are_hard(labels: Tensor) -> bool:
+    """Whether labels known to lie in [0, 1] are all 0 or 1: then (2y - 1)^2 sums to their number."""
+    signs = (2 * labels - 1).reshape(-1)
+    return bool(torch.dot(signs, signs) == labels.numel())
+
+
+def _refuse_soft(labels: Tensor, y: Tensor) -> Tensor:
+    """A compiled graph cannot raise an error for a label of 0.3; it answers NaN instead."""
+    if torch.compiler.is_compiling() and y.is_floating_point():
+        return torch.where(labels * (1 - labels) == 0, labels, float("nan"))
+    return labels
+
+
+# ---- differentiable gradient, for a backward pass that is differentiated itself ----------
+
+
+def _differentiable(
+    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: Task
+) -> Tensor:
+    if task.has_class_axis:
+        gradient = _terms(z, y, negative, task, 1)[1]
+    else:
+        gradient = ElementGradient.apply(z, y, negative, task)  # type: ignore[no-untyped-call]
+    if weight is not None:
+        gradient = gradient * (weight.unsqueeze(TorchOps.class_axis(z)) if task.has_class_axis else weight)
+    return (gradient * scale).to(z.dtype)
+
+
+class ElementGradient(torch.autograd.Function):
+    """The elementwise gradient, whose own derivative is the closed-form second derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, y: Tensor, negative: Tensor | None, task: Task) -> Tensor:
+        _, gradient, bend = _terms(z, y, negative, task, 2)
+        ctx.save_for_backward(bend)
+        return gradient
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *outputs: Any) -> Any:
+        (bend,) = ctx.saved_tensors
+        return outputs[0] * bend, None, None, None

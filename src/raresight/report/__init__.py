@@ -1,0 +1,1 @@
+"""What is shown: tables, figures and pages."""

@@ -1,0 +1,73 @@
+"""The picture of the losses and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..losses import Loss
+
+__all__ = ["draw_losses"]
+
+# Okabe and Ito's colours, which people with any colour vision can tell apart; dashes tell the rest.
+_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))
+
+
+def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
+    """Draw l(1, z) and -dl(1, z)/dz of each loss to a PNG, SVG or PDF file.
+
+    Losses that need class logits have no curve over a score and are refused.
+    """
+    figures = _matplotlib()
+    for loss in losses:
+        if not loss.takes_score:
+            raise ValueError(f"{loss} is for class logits; only losses of a binary score can be drawn")
+    target = Path(path)
+    if target.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"cannot draw to {target}: the file must end in .png, .svg or .pdf")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    z = np.linspace(-6, 6, 601)
+    positive = np.ones_like(z)
+    figure = figures.Figure(figsize=(11, 4.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for i, loss in enumerate(losses):
+        value, gradient = loss.derivatives(z, positive, order=1)
+        style = {
+            "label": _label(loss),
+            "color": _COLOURS[i % len(_COLOURS)],
+            "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)],
+            "linewidth": 2.2 if loss.name == "tbl" else 1.4,
+        }
+        left.plot(z, value, **style)
+        right.plot(z, -gradient, **style)
+    left.set(title="loss of a positive, l(1, z)", xlabel="score z", ylim=(0, 12), xlim=(-6, 6))
+    right.set(
+        title="pull on a positive, -dl(1, z)/dz",
+        xlabel="score z",
+        xlim=(-6, 6),
+        yscale="log",
+        ylim=(1e-3, 50),
+    )
+    for axes in (left, right):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8)
+    figure.savefig(target, dpi=150, metadata={"Date": None} if target.suffix == ".svg" else None)
+    return target
+
+
+def _label(loss: Loss) -> str:
+    text = str(loss)
+    return text if len(text) <= 34 else f"{loss.name}(...)"
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib.figure
+    except ImportError as error:
+        raise ImportError("drawing needs matplotlib: pip install 'raresight[report]'") from error
+    return matplotlib.figure

@@ -1,0 +1,56 @@
+"""The table of losses that `raresight losses` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from ..losses import Loss
+
+__all__ = ["loss_rows", "loss_table"]
+
+
+def loss_rows(losses: Iterable[Loss]) -> list[dict[str, Any]]:
+    """One record a loss: text, name, parameters, properties, formula."""
+    return [
+        {
+            "loss": str(loss),
+            "name": loss.name,
+            "parameters": {key: _plain(value) for key, value in loss.parameters().items()},
+            "monotone": loss.is_monotone,
+            "convex": loss.is_convex,
+            "unique_minimiser": loss.has_unique_minimiser,
+            "formula": loss.formula,
+        }
+        for loss in losses
+    ]
+
+
+def loss_table(losses: Iterable[Loss]) -> Table:
+    """The same for a terminal."""
+    title = "Losses (p: probability of the true class, m: margin)"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("name", no_wrap=True, style="bold")
+    table.add_column("parameters", no_wrap=True)
+    for heading in ("mono-\ntone", "con-\nvex", "one\nmin."):
+        table.add_column(heading, justify="center")
+    table.add_column("formula", overflow="fold", min_width=20)
+    for row in loss_rows(losses):
+        parameters = "\n".join(f"{key}={_shown(value)}" for key, value in row["parameters"].items())
+        marks = ("yes" if row[key] else "no" for key in ("monotone", "convex", "unique_minimiser"))
+        table.add_row(row["name"], escape(parameters) or "-", *marks, escape(row["formula"]))
+    return table
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, (int, float)) else str(value)
+
+
+def _shown(value: Any) -> str:
+    return "(" + ", ".join(map(_shown, value)) + ")" if isinstance(value, list) else f"{value}"

@@ -1,0 +1,114 @@
+"""Imports point one way, and the light parts stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import raresight
+
+SOURCE = Path(raresight.__file__).parent
+
+# What each package may import of ours, itself apart.
+ALLOWED: dict[str, set[str]] = {
+    "losses": set(),
+    "metrics": set(),
+    "data": set(),
+    "theory": {"losses"},
+    "linear": {"losses", "metrics", "data", "theory"},
+    "boosting": {"losses", "metrics", "data", "theory"},
+    "nn": {"losses", "metrics", "data", "theory"},
+    "select": {"losses", "metrics", "data", "theory", "linear", "boosting", "nn"},
+    "report": {"losses", "metrics", "data", "theory", "linear", "boosting", "nn", "select"},
+    "paper": {"losses", "metrics", "data", "theory", "linear", "boosting", "nn", "select", "report"},
+    "cli": {"losses", "metrics", "data", "theory", "linear", "boosting", "nn", "select", "report", "paper"},
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+
+
+def package_of(path: Path) -> str:
+    relative = path.relative_to(SOURCE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def own_imports(path: Path) -> set[str]:
+    """The packages of ours that a file imports, at its top or inside a function."""
+    parts = ("raresight", *path.relative_to(SOURCE).with_suffix("").parts)
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = [] if node.level == 0 else list(parts[: len(parts) - node.level])
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{module}.{alias.name}" for alias in node.names] if module == "raresight" else [module]
+        found |= {name.split(".")[1] for name in names if name.startswith("raresight.")}
+    return found - {"__version__"}
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_point_one_way(path):
+    package = package_of(path)
+    assert package in ALLOWED, f"{package} has no place in the architecture yet"
+    assert own_imports(path) <= ALLOWED[package] | {package}
+
+
+def test_the_reader_of_imports_sees_them():
+    assert own_imports(SOURCE / "nn" / "functional.py") == {"losses", "nn"}
+    assert own_imports(SOURCE / "cli.py") >= {"losses", "report"}
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"{code}\nimport sys\nprint(' '.join(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_losses_need_numpy_alone():
+    loaded = modules_after(
+        "from raresight.losses import TBL\nimport numpy as np\nTBL().derivatives(np.zeros(3), np.ones(3))"
+    )
+    assert not loaded & {"scipy", "sklearn", "torch", "matplotlib", "typer", "rich"}
+
+
+def test_nn_needs_torch_and_numpy_alone():
+    loaded = modules_after(
+        "from raresight.nn import TBLLoss\nimport torch\nTBLLoss()(torch.zeros(3), torch.ones(3))"
+    )
+    assert not loaded & {"scipy", "sklearn", "matplotlib", "typer", "rich"}
+
+
+def test_command_line_starts_without_the_heavy_parts():
+    assert not modules_after("import raresight.cli") & {"torch", "scipy", "sklearn", "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    ("block", "code", "extra"),
+    [
+        ("torch", "import raresight.nn", "raresight[torch]"),
+        (
+            "torch",
+            "from raresight.losses import from_callable; from_callable(lambda z, y: z)",
+            "raresight[torch]",
+        ),
+        (
+            "matplotlib",
+            "from raresight.report.loss_figure import draw_losses; draw_losses([], 'x.png')",
+            "raresight[report]",
+        ),
+    ],
+)
+def test_missing_extra_is_named(block, code, extra):
+    script = f"import sys; sys.modules[{block!r}] = None\n{code}"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert f"pip install '{extra}'" in run.stderr.splitlines()[-1]

@@ -1,0 +1,105 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import raresight
+from raresight.losses import all_losses
+
+
+def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-m", "raresight", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **environment},
+    )
+
+
+def test_version():
+    result = run("--version")
+    assert result.returncode == 0
+    assert result.stdout.strip() == f"raresight {raresight.__version__}"
+
+
+def test_losses_table_has_every_loss():
+    result = run("losses")
+    assert result.returncode == 0, result.stderr
+    for loss in all_losses():
+        assert loss.name in result.stdout
+    assert "alpha=0.8" in result.stdout
+    assert "-(1-p)^gamma log p" in result.stdout
+
+
+def test_losses_as_json():
+    rows = json.loads(run("losses", "tbl(alpha=0.7,C=1)", "squared", "--json").stdout)
+    assert [row["name"] for row in rows] == ["tbl", "squared"]
+    assert rows[0]["parameters"] == {"alpha": 0.7, "C": 1.0}
+    assert rows[0]["convex"] is True
+    assert rows[1]["convex"] is False
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_losses_picture(tmp_path, ending):
+    target = tmp_path / "new" / f"losses.{ending}"
+    result = run("losses", "--plot", str(target))
+    assert result.returncode == 0, result.stderr
+    assert target.stat().st_size > 5000
+    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
+    assert target.read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("losses", "tlb"), "did you mean 'tbl'"),
+        (("losses", "tbl(C=5)"), "C_uniq"),
+        (("losses", "--plot", "x.gif"), ".png, .svg or .pdf"),
+        (("losses", "vectorscaling(class_counts=(5,1))", "--plot", "x.png"), "class logits"),
+    ],
+)
+def test_errors_are_one_line(tmp_path, arguments, message):
+    result = run(*arguments, cwd=tmp_path)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert result.stderr.startswith("error:")
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_debug_shows_the_traceback():
+    for arguments in (("--debug", "losses", "tlb"), ("losses", "tlb", "--debug")):
+        result = run(*arguments)
+        assert result.returncode == 1
+        assert "Traceback" in result.stderr
+        assert "ValueError" in result.stderr
+
+
+def test_unknown_command_is_refused():
+    result = run("nonsense")
+    assert result.returncode == 2
+    assert "No such command" in result.stderr
+
+
+def test_shell_completion():
+    result = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert result.returncode == 0, result.stderr
+    assert "_RARESIGHT_COMPLETE" in result.stdout
+    script = {"_RARESIGHT_COMPLETE": "complete_bash", "COMP_WORDS": "raresight lo", "COMP_CWORD": "1"}
+    executable = Path(sys.executable).parent / "raresight"
+    import os
+
+    completed = subprocess.run(
+        [executable], capture_output=True, text=True, check=False, env={**os.environ, **script}
+    )
+    assert completed.stdout.split() == ["losses"]
