@@ -10,6 +10,8 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python $(LINKS) --const
 export OMP_NUM_THREADS ?= 1
 WORKERS ?= 2
 
+PICTURED := crossentropy squared erf focal poly alpha tbl "vectorscaling(delta=0.5)"
+
 .PHONY: demo test test-slow lint types benchmark figures clean
 
 $(VENV)/uv.stamp:
@@ -43,10 +45,10 @@ types: $(VENV)/dev.stamp
 	$(BIN)/mypy
 
 benchmark: $(VENV)/dev.stamp
-	OMP_NUM_THREADS= $(BIN)/python benchmarks/bench_losses.py
+	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_losses.py
 
 figures: $(VENV)/dev.stamp
-	$(BIN)/raresight losses --plot docs/images/losses.png
+	$(BIN)/raresight losses $(PICTURED) --plot docs/images/losses.png
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -71,9 +71,14 @@ class NumpyOps:
         return np.maximum(-m, 0) + np.log1p(e), np.where(m >= 0, e * larger, larger)
 
     @staticmethod
-    def exp_bounded(t: Array, bound: float) -> Array:
-        """e^t where |t| <= bound is known; `bound` only serves the compiled torch form."""
-        return np.exp(t)
+    def power_excess(m: Array, x: Array, u: float) -> Array:
+        """sigma(m)^-u - 1 = e^(ux) - 1; the margin only serves the compiled torch form."""
+        return np.expm1(u * x)
+
+    @staticmethod
+    def exp_of_fraction(rate: float, q: Array) -> Array:
+        """e^(rate q) where 0 <= q <= 1."""
+        return np.exp(rate * q)
 
     @staticmethod
     def erfcx(t: Array) -> Array:

@@ -12,6 +12,7 @@ import math
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -50,7 +51,10 @@ class TorchOps:
     @classmethod
     def saturate(cls, a: Array) -> Array:
         """The same for numbers that are not negative."""
-        return torch.clamp(a, max=cls.largest(a))
+        largest = cls.largest(a)
+        if torch.compiler.is_compiling():
+            return torch.where(a > largest, largest, a)
+        return torch.clamp(a, max=largest)
 
     @staticmethod
     def upper(a: Array, limit: float) -> Array:
@@ -74,7 +78,7 @@ class TorchOps:
     def sigmoid(t: Array) -> Array:
         if torch.compiler.is_compiling():
             e = torch.exp(-t.abs())
-            larger = 1 / (1 + e)
+            larger = torch.reciprocal(1 + e)
             return torch.where(t >= 0, larger, e * larger)
         return torch.sigmoid(t)
 
@@ -82,17 +86,29 @@ class TorchOps:
     def logistic(cls, m: Array) -> tuple[Array, Array]:
         if torch.compiler.is_compiling():
             e = torch.exp(-m.abs())
-            larger = 1 / (1 + e)
+            larger = torch.reciprocal(1 + e)
             x = torch.clamp(-m, min=0) + _log1p_of_fraction(e)
             return x, torch.where(m >= 0, e * larger, larger)
         opposite = -m
         return cls.softplus(opposite), torch.sigmoid(opposite)
 
+    @classmethod
+    def power_excess(cls, m: Array, x: Array, u: float) -> Array:
+        if torch.compiler.is_compiling() and m.dtype == torch.float32 and 0.02 <= u <= 4:
+            # p^-u = e^(u max(-m, 0)) (1 + e)^u with e = e^-|m|: the second factor less one is a short
+            # polynomial without a constant term, so a small excess keeps its digits.
+            e = torch.exp(-m.abs())
+            s = e / (2 + e)
+            tilt = s * _polynomial(s, _power_coefficients(u))
+            growth = torch.where(m >= 0, 1.0, torch.exp(u * m.abs()))
+            return growth * tilt + (growth - 1)
+        return cls.expm1(u * x)
+
     @staticmethod
-    def exp_bounded(t: Array, bound: float) -> Array:
-        if torch.compiler.is_compiling() and t.dtype == torch.float32 and bound <= 1.0:
-            return _exp_by_polynomial(t, bound)
-        return torch.exp(t)
+    def exp_of_fraction(rate: float, q: Array) -> Array:
+        if torch.compiler.is_compiling() and q.dtype == torch.float32 and rate and abs(rate) <= 2:
+            return _polynomial(q, _exp_coefficients(rate))
+        return torch.exp(rate * q)
 
     @staticmethod
     def erfcx(t: Array) -> Array:
@@ -172,6 +188,34 @@ def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.devi
     return torch.tensor(numbers, dtype=dtype, device=device)
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _power_coefficients(u: float) -> list[float]:
+    """Polynomial P with ((1 + s)/(1 - s))^u - 1 = s P(s) for 0 <= s <= 1/3.
+
+    With s = e/(2 + e) the left side is (1 + e)^u - 1, and 0 <= e <= 1.
+    """
+    return _fit(lambda s: np.expm1(2 * u * np.arctanh(s)) / s, 0.0, 1 / 3)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _exp_coefficients(rate: float) -> list[float]:
+    """Polynomial P with e^(rate q) = P(q) for 0 <= q <= 1."""
+    return _fit(lambda q: np.exp(rate * q), 0.0, 1.0)
+
+
+def _fit(function: Any, low: float, high: float) -> list[float]:
+    """The shortest polynomial through Chebyshev's nodes that is right to half of float32's rounding."""
+    from numpy.polynomial import Polynomial
+
+    nodes = low + (high - low) * (1 + np.cos(np.pi * (np.arange(200) + 0.5) / 200)) / 2
+    exact = function(nodes)
+    for degree in range(1, 20):
+        fitted = Polynomial.fit(nodes, exact, degree).convert()
+        if np.max(np.abs(fitted(nodes) / exact - 1)) < 3e-8:
+            break
+    return [float(c) for c in fitted.coef]
+
+
 def _polynomial(t: torch.Tensor, coefficients: list[float]) -> torch.Tensor:
     """sum_k c_k t^k by Estrin's scheme: pairs first, so that the steps do not wait for each other."""
     terms: list[Any] = list(coefficients)
@@ -200,11 +244,3 @@ def _expm1_near_zero(t: torch.Tensor) -> torch.Tensor:
     """e^t - 1 for |t| < 0.35 by its Taylor polynomial, to the precision of the type."""
     degree = 7 if t.dtype == torch.float32 else 14
     return t * _polynomial(t, [1 / math.factorial(k) for k in range(1, degree + 1)])
-
-
-def _exp_by_polynomial(t: torch.Tensor, bound: float) -> torch.Tensor:
-    """e^t for |t| <= bound by its Taylor polynomial, to a relative error of 3e-8."""
-    degree = 2
-    while bound ** (degree + 1) / math.factorial(degree + 1) > 3e-8 * math.exp(-bound):
-        degree += 1
-    return _polynomial(t, [1 / math.factorial(k) for k in range(degree + 1)])

@@ -60,7 +60,7 @@ class Alpha(MarginLoss):
         if u == 0:
             value, growth = x, 1.0
         else:
-            excess = ops.expm1(u * x)
+            excess = ops.power_excess(m, x, u)
             value = ops.saturate(excess * (1 / u))
             # For u < 0 the sum 1 + excess would cancel.
             growth = 1 + excess if u > 0 else ops.exp(u * x)

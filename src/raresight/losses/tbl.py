@@ -72,10 +72,9 @@ class TBL(MarginLoss):
     def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
         u, C = tuning(self.alpha), self.C
         x, q = ops.logistic(m)
-        # e^(-Cq) about the middle of its range, where the compiled form's polynomial is shortest.
-        damping = math.exp(-C / 2) * ops.exp_bounded(C / 2 - C * q, C / 2)
+        damping = ops.exp_of_fraction(-C, q)
         if u > 0:
-            return self._growing(ops, m, q, damping, ops.expm1(u * x), order)
+            return self._growing(ops, m, q, damping, ops.power_excess(m, x, u), order)
         gain = ops.expm1(u * x) * (1 / u) if u else x
         growth = ops.exp(u * x) if u else 1.0
         value = damping * gain
@@ -95,10 +94,11 @@ class TBL(MarginLoss):
         The excess is factored out, so that no product of the two is formed.
         """
         u, C = tuning(self.alpha), self.C
-        value = ops.saturate(damping * (excess * (1 / u)))
+        damped_excess = damping * excess
+        value = ops.saturate(damped_excess * (1 / u))
         if order == 0:
             return (value,)
-        slope = ops.saturate(q * (damping * (1 + (1 - C / u + (C / u) * q) * excess)))
+        slope = ops.saturate(q * (damping + (1 - C / u + (C / u) * q) * damped_excess))
         if order == 1:
             return value, -slope
         plain, damped = self._bends(ops.sigmoid(m), q)

@@ -187,7 +187,7 @@ def _are_hard(labels: Tensor) -> bool:
 def _refuse_soft(labels: Tensor, y: Tensor) -> Tensor:
     """A compiled graph cannot raise an error for a label of 0.3; it answers NaN instead."""
     if torch.compiler.is_compiling() and y.is_floating_point():
-        return torch.where(labels * (1 - labels) == 0, labels, float("nan"))
+        return torch.where(labels * labels == labels, labels, float("nan"))
     return labels
 
 

@@ -61,8 +61,9 @@ def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
 
 
 def _label(loss: Loss) -> str:
+    """The loss's text; a long one with its first parameter alone."""
     text = str(loss)
-    return text if len(text) <= 34 else f"{loss.name}(...)"
+    return text if len(text) <= 34 else f"{text.split(',')[0]},...)"
 
 
 def _matplotlib() -> Any:
