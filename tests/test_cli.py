@@ -103,3 +103,21 @@ def test_shell_completion():
         [executable], capture_output=True, text=True, check=False, env={**os.environ, **script}
     )
     assert completed.stdout.split() == ["losses"]
+
+
+def test_infinite_parameters_are_valid_json():
+    rows = json.loads(run("losses", "alpha(alpha=inf)", "--json").stdout, parse_constant=pytest.fail)
+    assert rows[0]["parameters"] == {"alpha": "inf"}
+
+
+def test_warnings_are_one_line_too():
+    result = run("losses", "tbl(C=1.7)")
+    assert result.returncode == 0
+    assert result.stderr.strip().startswith("warning: tbl(alpha=0.8,C=1.7) is not convex")
+    assert ".py" not in result.stderr
+
+
+def test_table_fits_a_narrow_terminal():
+    text = run("losses", COLUMNS="80").stdout
+    assert "- delta_y m))" in text
+    assert max(map(len, text.splitlines())) <= 80

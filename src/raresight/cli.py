@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -70,6 +71,7 @@ def main() -> None:
     debug = "--debug" in arguments
     if debug:  # accepted before and after the command's name
         arguments = ["--debug", *(argument for argument in arguments if argument != "--debug")]
+    warnings.showwarning = _show_warning
     try:
         app(args=arguments, prog_name="raresight")
     except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
@@ -79,7 +81,11 @@ def main() -> None:
         sys.exit(1)
 
 
-def _plain(error: Exception) -> str:
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    Console(stderr=True).print(f"[bold yellow]warning:[/] {_plain(message)}", highlight=False, soft_wrap=True)
+
+
+def _plain(error: Exception | str) -> str:
     from rich.markup import escape
 
     return escape(str(error) or type(error).__name__)

@@ -173,9 +173,8 @@ def test_tbl_link_rises_right_up_to_the_bound(loss):
 
 @given(st.floats(0.06, 5), st.floats(1.01, 1.3))
 def test_tbl_link_falls_somewhere_beyond_the_bound(alpha, factor):
-    beyond = object.__new__(TBL)
-    object.__setattr__(beyond, "alpha", alpha)
-    object.__setattr__(beyond, "C", factor * unique_bound(alpha))
+    beyond = non_convex_tbl(alpha, 0.5 * unique_bound(alpha))
+    object.__setattr__(beyond, "C", factor * unique_bound(alpha))  # past the constructor's refusal
     z = np.linspace(-12, 12, 24001)
     link = beyond.log_odds(z)
     assert not np.all(np.diff(link) > 0)

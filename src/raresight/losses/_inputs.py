@@ -51,7 +51,7 @@ def read_problem(z: Any, y: Any) -> Problem:
     if is_tensor(z):
         if not is_tensor(y):
             raise TypeError(f"z is a torch tensor but y is {type(y).__name__}; pass both as tensors")
-        labels = y.to(scores.device)
+        labels = y.detach().to(scores.device)
     elif is_tensor(y):
         raise TypeError(f"y is a torch tensor but z is {type(z).__name__}; pass both as tensors")
     else:
@@ -85,6 +85,8 @@ def check_class_labels(labels: Array, n_classes: int) -> None:
         )
     if not _is_integer(labels):
         raise TypeError(f"class labels must be integers, got {labels.dtype}")
+    # A narrow type cannot even be compared with a large number of classes.
+    labels = labels.long() if is_tensor(labels) else labels.astype(np.int64)
     wrong = (labels < 0) | (labels >= n_classes)
     if wrong.any():
         raise ValueError(f"labels must lie in 0..{n_classes - 1}: {locate(wrong, labels, 'y')}")
@@ -104,10 +106,8 @@ def locate(wrong: Array, array: Array, name: str) -> str:
 
 def _read_numpy(z: Any, name: str) -> Array:
     array = np.asarray(z)
-    if array.dtype == np.float16:
-        return array.astype(np.float32)
-    if array.dtype in (np.float32, np.float64):
-        return array
+    if array.dtype.kind == "f" and array.dtype.itemsize in (2, 4, 8):
+        return array.astype(np.float64 if array.dtype.itemsize == 8 else np.float32, copy=False)
     if array.dtype.kind in "iub":
         return array.astype(np.float64)
     raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -118,6 +118,7 @@ def _read_tensor(z: Any, name: str) -> tuple[Ops, Array]:
 
     from ._torch_ops import TorchOps
 
+    z = z.detach()
     if z.dtype in (torch.float16, torch.bfloat16):
         return TorchOps, z.to(torch.float32)
     if z.dtype in (torch.float32, torch.float64):

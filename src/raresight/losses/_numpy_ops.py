@@ -53,6 +53,11 @@ class NumpyOps:
         return np.minimum(a, a.dtype.type(limit))
 
     @staticmethod
+    def choose(y: Array, positive: float, negative: float) -> Array:
+        """`positive` where the 0/1 label y is 1, `negative` where it is 0, in y's precision."""
+        return np.where(y > 0.5, y.dtype.type(positive), y.dtype.type(negative))
+
+    @staticmethod
     def softplus(t: Array) -> Array:
         """log(1 + e^t)."""
         return np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t)))

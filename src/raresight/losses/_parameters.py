@@ -10,7 +10,7 @@ from typing import Any
 def number(value: Any, name: str, owner: str) -> float:
     try:
         result = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{owner}: {name} must be a number, got {value!r}") from None
     if math.isnan(result):
         raise ValueError(f"{owner}: {name} must be a number, got nan")

@@ -68,6 +68,11 @@ class TorchOps:
         return torch.expm1(t)
 
     @staticmethod
+    def choose(y: Array, positive: float, negative: float) -> Array:
+        one, other = (torch.full((), n, dtype=y.dtype, device=y.device) for n in (positive, negative))
+        return torch.where(y > 0.5, one, other)
+
+    @staticmethod
     def softplus(t: Array) -> Array:
         if torch.compiler.is_compiling():
             return torch.clamp(t, min=0) + _log1p_of_fraction(torch.exp(-t.abs()))
@@ -185,7 +190,8 @@ class TorchOps:
 @lru_cache(maxsize=256)
 def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Kept, so that a training loop does not copy the same few numbers to the device every step."""
-    return torch.tensor(numbers, dtype=dtype, device=device)
+    with torch.inference_mode(False):  # a tensor made in that mode could not be used outside it
+        return torch.tensor(numbers, dtype=dtype, device=device)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from . import _parameters as check
@@ -18,10 +18,21 @@ def tuning(alpha: float) -> float:
     return -1.0 if math.isinf(alpha) else (1.0 - alpha) / alpha
 
 
+def log_gain(ops: Ops, x: Array, u: float) -> Array:
+    """log of (e^(ux) - 1)/u, which itself overflows early for large u."""
+    if u == 0:
+        return ops.log(x)
+    # e^(ux) - 1 is e^(ux) (1 - e^(-ux)) for u > 0; for u < 0 the quotient is (1 - e^(-|u|x))/|u|.
+    bounded = ops.log(-ops.expm1(-abs(u) * x)) - math.log(abs(u))
+    return u * x + bounded if u > 0 else bounded
+
+
 def check_alpha(value: object, owner: str) -> float:
     alpha = check.number(value, "alpha", owner)
     if not alpha > 0:
         raise ValueError(f"{owner}: alpha must lie in (0, inf], got {alpha}")
+    if alpha < 1e-6:
+        raise ValueError(f"{owner}: alpha below 1e-6 overflows at every score, got {alpha}")
     return alpha
 
 
@@ -40,11 +51,13 @@ class Alpha(MarginLoss):
     """
 
     alpha: float = 0.8
+    _exponent: float = field(init=False, repr=False, compare=False)
     name: ClassVar[str] = "alpha"
     formula: ClassVar[str] = "(p^-u - 1)/u, u = 1/alpha - 1"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", check_alpha(self.alpha, "Alpha"))
+        object.__setattr__(self, "_exponent", tuning(self.alpha))
 
     @property
     def is_convex(self) -> bool:
@@ -55,13 +68,13 @@ class Alpha(MarginLoss):
         return not math.isinf(self.alpha)
 
     def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-        u = tuning(self.alpha)
+        u = self._exponent
         x, q = ops.logistic(m)
         if u == 0:
             value, growth = x, 1.0
         else:
             excess = ops.power_excess(m, x, u)
-            value = ops.saturate(excess * (1 / u))
+            value = ops.saturate(excess * (1 / u)) if u <= 1 else ops.saturate(_divided(ops, u * x, u))
             # For u < 0 the sum 1 + excess would cancel.
             growth = 1 + excess if u > 0 else ops.exp(u * x)
         if order == 0:
@@ -72,11 +85,19 @@ class Alpha(MarginLoss):
         return value, -slope, ops.finite(slope * (ops.sigmoid(m) + u * q))
 
     def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
-        u = tuning(self.alpha)
+        u = self._exponent
         return u * ops.softplus(-m) - ops.softplus(m), -ops.sigmoid(m) - u * ops.sigmoid(-m)
+
+    def _log_phi(self, ops: Ops, m: Array) -> Array:
+        return log_gain(ops, ops.logistic(m)[0], self._exponent)
 
     def _log_odds(self, ops: Ops, z: Array) -> Array:
         return z / self.alpha
 
     def _score(self, ops: Ops, log_odds: Array) -> Array:
         return log_odds * self.alpha
+
+
+def _divided(ops: Ops, t: Array, u: float) -> Array:
+    """(e^t - 1)/u for u > 1, which is representable a little beyond e^t."""
+    return ops.where(t < 1, ops.expm1(t) * (1 / u), ops.exp(t - math.log(u)) - 1 / u)

@@ -85,7 +85,7 @@ class ClassWeighted(Loss):
         return 1 if self.base.n_classes == 1 else len(self.weights)
 
     def _labelled(self, ops: Ops, z: Array, y: Array, order: int) -> tuple[Array, ...]:
-        weight = self.weights[0] + (self.weights[1] - self.weights[0]) * y
+        weight = ops.choose(y, self.weights[1], self.weights[0])
         return tuple(ops.finite(weight * term) for term in self.base._labelled(ops, z, y, order))
 
     def _branch(self, ops: Ops, z: Array, label: int, order: int) -> tuple[Array, ...]:
@@ -95,6 +95,9 @@ class ClassWeighted(Loss):
     def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
         log_slope, derivative = self.base._log_slopes(ops, z, label)
         return log_slope + math.log(self.weights[label]), derivative
+
+    def _log_value(self, ops: Ops, z: Array, label: int) -> Array:
+        return self.base._log_value(ops, z, label) + math.log(self.weights[label])
 
     def _log_odds(self, ops: Ops, z: Array) -> Array:
         return self.base._log_odds(ops, z) - math.log(self.weights[1] / self.weights[0])
@@ -112,6 +115,14 @@ class ClassWeighted(Loss):
         axis = ops.class_axis(f)
         weight = ops.move_axis(self._weight_of(ops, f, y, axis), axis, -1)[..., None]
         return ops.finite(weight * self.base._class_hessian(ops, f, y))
+
+    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+        weight = self._weight_of(ops, f, y, ops.class_axis(f))
+        return ops.finite(weight * self.base._class_curve(ops, f, y, u))
+
+    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+        weights = ops.per_class(self.weights, f, ops.class_axis(f))
+        return self.base._class_expected_curve(ops, f, weights * shares, u)
 
     def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
         weights = ops.per_class(self.weights, f, ops.class_axis(f))

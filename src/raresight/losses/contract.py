@@ -23,6 +23,9 @@ class Loss(ABC):
     axis 1 in torch. NumPy in, NumPy out; torch in, torch out; float32 stays float32; float16 and
     bfloat16 are computed and returned in float32. Nothing is reduced.
 
+    Torch results carry no graph: to train, take the loss as a module of `raresight.nn`, whose gradient
+    is the closed form given here.
+
     A finite score never gives NaN or infinity: a value, gradient or Hessian beyond the range of
     the floating-point type is returned as the largest finite number of its sign.
     """
@@ -98,6 +101,7 @@ class Loss(ABC):
         ops, scores = read_scores(z)
         with ops.guard():
             if multiclass:
+                self._need_unique()
                 self._need_classes(scores.shape[ops.class_axis(scores)])
                 eta = ops.exp(self._class_log_posterior(ops, ops.to_double(scores)))
             else:
@@ -151,7 +155,8 @@ class Loss(ABC):
 
     def parameters(self) -> dict[str, Any]:
         """The hyper-parameters by name."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        fields = (field for field in dataclasses.fields(self) if field.init)  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in fields}
 
     # ---- what a loss provides ------------------------------------------------------------
     # Scores come checked, finite and in the precision of the computation; labels as 0.0/1.0. What
@@ -168,6 +173,10 @@ class Loss(ABC):
     @abstractmethod
     def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
         """log |l'(label, z)| and its derivative by z, accurate where l' itself underflows."""
+
+    @abstractmethod
+    def _log_value(self, ops: Ops, z: Array, label: int) -> Array:
+        """log l(label, z), accurate where l itself overflows or underflows."""
 
     @abstractmethod
     def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
@@ -199,6 +208,14 @@ class Loss(ABC):
     def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
         """sum_k shares_k l(k, f) and its gradient, for class logits and soft labels."""
 
+    @abstractmethod
+    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+        """The Hessian for class logits times u, without forming it."""
+
+    @abstractmethod
+    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+        """The Hessian of sum_k shares_k l(k, f) times u."""
+
     def _mixed(self, ops: Ops, z: Array, positive: Array, negative: Array, order: int) -> tuple[Array, ...]:
         """positive l(1, z) + negative l(0, z), for soft labels."""
         pairs = zip(self._branch(ops, z, 1, order), self._branch(ops, z, 0, order), strict=True)
@@ -228,6 +245,9 @@ class Loss(ABC):
     def _need_link(self) -> None:
         if not self.takes_score:
             raise ValueError(f"{self} is for {self.n_classes} class logits; it has no binary link")
+        self._need_unique()
+
+    def _need_unique(self) -> None:
         if not self.has_unique_minimiser:
             raise ValueError(
                 f"{self} has no calibrated probability: its pointwise risk has no unique minimiser"

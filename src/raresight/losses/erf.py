@@ -37,7 +37,7 @@ class Erf(MarginLoss):
         far = ops.where(v < _SERIES_FROM, _SERIES_FROM, v)
         inverse = 1 / (far * far)
         series = ops.full(v, 1.0)
-        for k in range(19, 1, -2):
+        for k in range(41, 1, -2):
             series = 1 - k * inverse * series
         positive = density * ops.where(v < _SERIES_FROM, 1 - v * mills, inverse * series)
         value = ops.where(v >= 0, positive, density - v * tail)

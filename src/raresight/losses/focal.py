@@ -49,6 +49,9 @@ class Focal(MarginLoss):
             return value, slope
         return value, slope, damping * (q * ((1 + 2 * g) * p - g * px) + g * g * p * px)
 
+    def _log_phi(self, ops: Ops, m: Array) -> Array:
+        return -self.gamma * ops.softplus(m) + ops.log(ops.logistic(m)[0])
+
     def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
         g = self.gamma
         x, q = ops.logistic(m)

@@ -92,6 +92,9 @@ class CallableLoss(MarginLoss):
     def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
         return self._log_slopes(ops, m, 1)
 
+    def _log_value(self, ops: Ops, z: Array, label: int) -> Array:
+        return ops.log(self._branch(ops, z, label, 0)[0])
+
     def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
         _, first, second = self._branch(ops, z, label, 2)
         return ops.log(first if label == 0 else -first), second / first

@@ -84,6 +84,9 @@ class LogitAdjusted(Loss):
     def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
         return self.base._log_slopes(ops, ops.finite(z + self.shift), label)
 
+    def _log_value(self, ops: Ops, z: Array, label: int) -> Array:
+        return self.base._log_value(ops, ops.finite(z + self.shift), label)
+
     def _log_odds(self, ops: Ops, z: Array) -> Array:
         return self.base._log_odds(ops, ops.finite(z + self.shift))
 
@@ -95,6 +98,12 @@ class LogitAdjusted(Loss):
 
     def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
         return self.base._class_hessian(ops, self._adjust(ops, f), y)
+
+    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+        return self.base._class_curve(ops, self._adjust(ops, f), y, u)
+
+    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+        return self.base._class_expected_curve(ops, self._adjust(ops, f), shares, u)
 
     def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
         return self.base._class_expected(ops, self._adjust(ops, f), shares)

@@ -45,6 +45,10 @@ class MarginLoss(Loss):
     def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
         """log(-phi'(m)) and its derivative phi''(m)/phi'(m)."""
 
+    def _log_phi(self, ops: Ops, m: Array) -> Array:
+        """log phi(m), for a loss whose phi itself may overflow or underflow."""
+        return ops.log(self._phi(ops, m, 0)[0])
+
     def _label_map(self, label: int) -> tuple[float, float]:
         """(scale, offset) of the margin of a binary score under this label."""
         return 1.0, 0.0
@@ -59,8 +63,9 @@ class MarginLoss(Loss):
         negative, positive = self._label_map(0), self._label_map(1)
         if negative == positive == (1.0, 0.0):
             return _chain(self._phi(ops, direction * z, order), direction)
-        scale = (negative[0] + (positive[0] - negative[0]) * y) * direction
-        offset = negative[1] + (positive[1] - negative[1]) * y
+        # Chosen, not interpolated: w0 + (w1 - w0) y loses the digits of a small w1.
+        scale = ops.choose(y, positive[0], negative[0]) * direction
+        offset = ops.choose(y, positive[1], negative[1])
         return _chain(self._phi(ops, ops.finite(scale * z - offset), order), scale)
 
     def _branch(self, ops: Ops, z: Array, label: int, order: int) -> tuple[Array, ...]:
@@ -71,6 +76,9 @@ class MarginLoss(Loss):
         scale, margin = self._label_margin(ops, z, label)
         log_slope, derivative = self._log_slope(ops, margin)
         return log_slope + math.log(abs(scale)), scale * derivative
+
+    def _log_value(self, ops: Ops, z: Array, label: int) -> Array:
+        return self._log_phi(ops, self._label_margin(ops, z, label)[1])
 
     def _label_margin(self, ops: Ops, z: Array, label: int) -> tuple[float, Array]:
         scale, offset = self._label_map(label)
@@ -116,11 +124,51 @@ class MarginLoss(Loss):
         mapping = self._class_map()
         own = margins if mapping is None else margins - ops.per_class(mapping.margins, f, axis)
         value, slope = self._phi(ops, own, 1)
-        # phi' and 1 - p vanish together; only their logarithms have a difference.
-        ratio = -shares * ops.finite(ops.exp(self._log_slope(ops, own)[0] + ops.softplus(margins)))
-        spill = ops.sigmoid(margins) * (ops.sum(ratio, axis) - ratio)
-        gradient = (shares * slope - spill) * self._class_scales(ops, f, axis)
+        ratio = self._spill_ratio(ops, margins, own, shares)[0]
+        total = ops.finite(ops.sum(ratio, axis))
+        spill = ops.sigmoid(margins) * ops.finite(total - ratio)
+        gradient = ops.finite(ops.finite(shares * slope) - spill) * self._class_scales(ops, f, axis)
         return ops.finite(ops.squeeze(ops.sum(shares * value, axis), axis)), ops.finite(gradient)
+
+    def _spill_ratio(self, ops: Ops, margins: Array, own: Array, shares: Array) -> tuple[Array, Array]:
+        """a_k = shares_k phi'(m_k)/(1 - p_k), and phi''/phi'.
+
+        phi' and 1 - p vanish together; only their logarithms have a difference.
+        """
+        log_slope, bend = self._log_slope(ops, own)
+        return ops.finite(-shares * ops.finite(ops.exp(log_slope + ops.softplus(margins)))), bend
+
+    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+        axis = ops.class_axis(f)
+        label = ops.one_hot(y, f, axis)
+        margin, w = class_margin(ops, self._map_logits(ops, f, label, axis), label, axis)
+        _, first, second = self._phi(ops, margin, 2)
+        scales = self._class_scales(ops, f, axis)
+        u = u * scales
+        v = ops.where(label, 1.0, -w)
+        along_v, along_w = ops.sum(v * u, axis), ops.sum(w * u, axis)
+        return ops.finite((second * v * along_v - first * w * (u - along_w)) * scales)
+
+    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+        """With d_k = u_k - (mean of u over the other classes) and b_k = a_k phi''/phi':
+
+        H u = shares phi'' d - p [sum b d - b d] - p [u (sum a - a) - (sum a r - a r)], r = u - d.
+        """
+        axis = ops.class_axis(f)
+        scales = self._class_scales(ops, f, axis)
+        u = u * scales
+        g = self._map_logits(ops, f, None, axis)
+        margins = all_class_margins(ops, g, axis)
+        mapping = self._class_map()
+        own = margins if mapping is None else margins - ops.per_class(mapping.margins, f, axis)
+        second = self._phi(ops, own, 2)[2]
+        a, bend = self._spill_ratio(ops, margins, own, shares)
+        p = ops.sigmoid(margins)
+        r = mean_over_others(ops, g, u, axis)
+        d = u - r
+        total_a, total_b, total_r = (ops.sum(t, axis) for t in (a, a * bend * d, a * r))
+        spill = (total_b - a * bend * d) + u * (total_a - a) - (total_r - a * r)
+        return ops.finite((shares * second * d - p * spill) * scales)
 
     def _class_log_posterior(self, ops: Ops, f: Array) -> Array:
         """eta_k is proportional to p_k (1 - p_k) / -phi'(m_k - margin_k), p = softmax(g)."""
@@ -133,7 +181,7 @@ class MarginLoss(Loss):
         mapping = self._class_map()
         offset = 0.0 if mapping is None else ops.per_class(mapping.margins, margins, axis)
         log_slope, derivative = self._log_slope(ops, margins - offset)
-        weight = -ops.softplus(margins) - ops.softplus(-margins) - log_slope
+        weight = ops.finite(-ops.softplus(margins) - ops.softplus(-margins) - ops.finite(log_slope))
         return weight, ops.sigmoid(-margins) - ops.sigmoid(margins) - derivative
 
     def _map_logits(self, ops: Ops, f: Array, label: Array | None, axis: int) -> Array:
@@ -174,13 +222,33 @@ def all_class_margins(ops: Ops, g: Array, axis: int) -> Array:
     largest = ops.max(g, axis)
     relative = ops.exp(g - largest)
     total = ops.sum(relative, axis)
-    leader = relative == 1
-    # Ties for the lead are harmless: each of them has p <= 1/2, so log1p(-p) is accurate.
-    n_leaders = ops.sum(ops.where(leader, 1.0, 0.0 * relative), axis)
-    rest = ops.sum(ops.where(leader, 0.0, relative), axis) + (n_leaders - 1)
+    leader = alone_in_the_lead(ops, relative, axis)
+    # A class that leads alone is measured against the others' own maximum; any other class has
+    # p <= 1/2, so that log1p(-p) is accurate.
+    others = ops.where(leader, -float("inf"), g)
+    second = ops.max(others, axis)
+    behind = second - largest + ops.log(ops.sum(ops.exp(others - second), axis))
     p = ops.where(leader, 0.0, relative / total)
-    log_others = ops.where(leader, ops.log(rest), ops.log(total) + ops.log1p(-p))
+    log_others = ops.where(leader, behind, ops.log(total) + ops.log1p(-p))
     return ops.finite(g - largest - log_others)
+
+
+def alone_in_the_lead(ops: Ops, relative: Array, axis: int) -> Array:
+    """Mask of the class with the largest logit, where no other has the same; relative = e^(g - max)."""
+    leads = relative == 1
+    return leads & (ops.sum(ops.where(leads, 1.0, 0.0 * relative), axis) == 1)
+
+
+def mean_over_others(ops: Ops, g: Array, u: Array, axis: int) -> Array:
+    """For every class k the mean of u over the other classes, weighted by their softmax."""
+    relative = ops.exp(g - ops.max(g, axis))
+    total, weighted = ops.sum(relative, axis), ops.sum(relative * u, axis)
+    leader = alone_in_the_lead(ops, relative, axis)
+    others = ops.where(leader, -float("inf"), g)
+    tail = ops.exp(others - ops.max(others, axis))
+    of_leader = ops.sum(tail * u, axis) / ops.sum(tail, axis)
+    safe = ops.where(leader, 1.0, total - relative)
+    return ops.where(leader, of_leader, (weighted - relative * u) / safe)
 
 
 def log_normalise(ops: Ops, log_weight: Array, axis: int) -> Array:

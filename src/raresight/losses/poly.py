@@ -71,6 +71,8 @@ class Poly(MarginLoss):
         """p = 2 eta / (1 + k + sqrt((1 + k)^2 - 4 k eta)), k = e (1 - 2 eta); q by symmetry."""
         if self.epsilon == -1:
             return log_odds / 2
+        if self.epsilon < -0.9:  # the root loses its digits as 1 + e vanishes
+            return super()._score(ops, log_odds)
         eta, other = ops.sigmoid(log_odds), ops.sigmoid(-log_odds)
         return log_odds + ops.log(self._root(ops, other, eta)) - ops.log(self._root(ops, eta, other))
 

@@ -87,6 +87,31 @@ class Squared(MarginLoss):
         bend = ops.diagonal_matrix(2 * w * (2 * w - spread)) - 2 * square * pairs
         return plain * (1 + spread[..., None]) / 2 + first * cross / 2 + value * bend / 2
 
+    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+        axis = ops.class_axis(f)
+        label = ops.one_hot(y, f, axis)
+        margin, w = class_margin(ops, f, label, axis)
+        value, first, second = self._phi(ops, margin, 2)
+        v = ops.where(label, 1.0, -w)
+        spread = ops.sum(w * w, axis)
+        tilt = 2 * w * (w - spread)
+        along_v, along_w, along_tilt, along_square = (ops.sum(t * u, axis) for t in (v, w, tilt, w * w))
+        plain = second * v * along_v - first * w * (u - along_w)
+        cross = v * along_tilt + tilt * along_v
+        bend = 2 * w * (2 * w - spread) * u - 2 * w * ((2 * w - 3 * spread) * along_w + 2 * along_square)
+        return plain * (1 + spread) / 2 + first * cross / 2 + value * bend / 2
+
+    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+        """The derivative along u of p (e - p.e), e = total p - shares."""
+        axis = ops.class_axis(f)
+        p = ops.exp(log_normalise(ops, f, axis))
+        total = ops.sum(shares, axis)
+        error = total * p - shares
+        inner = ops.sum(p * error, axis)
+        dp = p * (u - ops.sum(p * u, axis))
+        d_inner = ops.sum(dp * error + p * total * dp, axis)
+        return dp * (error - inner) + p * (total * dp - d_inner)
+
     def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
         axis = ops.class_axis(f)
         p = ops.exp(log_normalise(ops, f, axis))

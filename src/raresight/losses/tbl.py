@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from . import _parameters as check
 from ._arrays import Array, Ops
-from .alpha import check_alpha, tuning
+from .alpha import check_alpha, log_gain, tuning
 from .errors import NonConvexLossWarning
 from .margin import MarginLoss
 from .tbl_shape import convex_bound, monotone_bound, unique_bound
@@ -36,6 +36,7 @@ class TBL(MarginLoss):
 
     alpha: float = 0.8
     C: float = 0.5
+    _exponent: float = field(init=False, repr=False, compare=False)
     name: ClassVar[str] = "tbl"
     formula: ClassVar[str] = "exp(-C (1-p)) (p^-u - 1)/u, u = 1/alpha - 1"
 
@@ -44,6 +45,7 @@ class TBL(MarginLoss):
         C = check.at_least(self.C, 0.0, "C", "TBL")
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "C", C)
+        object.__setattr__(self, "_exponent", tuning(alpha))
         if C > 0 and unique_bound(alpha) <= C:
             raise ValueError(
                 f"TBL: C must be below C_uniq({alpha}) = {unique_bound(alpha):.6g}, got {C}: from there on "
@@ -70,47 +72,60 @@ class TBL(MarginLoss):
         return not math.isinf(self.alpha)
 
     def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-        u, C = tuning(self.alpha), self.C
+        u, C = self._exponent, self.C
         x, q = ops.logistic(m)
         damping = ops.exp_of_fraction(-C, q)
         if u > 0:
-            return self._growing(ops, m, q, damping, ops.power_excess(m, x, u), order)
+            return self._growing(ops, m, x, q, damping, order)
         gain = ops.expm1(u * x) * (1 / u) if u else x
         growth = ops.exp(u * x) if u else 1.0
         value = damping * gain
         if order == 0:
             return (value,)
-        slope = q * damping * (growth - C * (1 - q) * gain)
+        p = ops.sigmoid(m)
+        slope = q * damping * (growth - C * p * gain)
         if order == 1:
             return value, -slope
-        plain, damped = self._bends(ops.sigmoid(m), q)
+        plain, damped = self._bends(p, q)
         return value, -slope, damping * q * (growth * plain + damped * gain)
 
     def _growing(
-        self, ops: Ops, m: Array, q: Array, damping: Array, excess: Array, order: int
+        self, ops: Ops, m: Array, x: Array, q: Array, damping: Array, order: int
     ) -> tuple[Array, ...]:
-        """For alpha < 1, in terms of excess = e^(ux) - 1, which overflows where p is zero.
+        """For alpha < 1, in terms of e^(-Cq) (e^(ux) - 1), which overflows where p is zero.
 
-        The excess is factored out, so that no product of the two is formed.
+        It is factored out, so that no product of the two is formed.
         """
-        u, C = tuning(self.alpha), self.C
-        damped_excess = damping * excess
-        value = ops.saturate(damped_excess * (1 / u))
+        u, C = self._exponent, self.C
+        if u <= 1:
+            damped_excess = damping * ops.power_excess(m, x, u)
+            value = ops.saturate(damped_excess * (1 / u))
+        else:
+            damped_excess, value = self._steep(ops, u * x, q, damping)
         if order == 0:
             return (value,)
         slope = ops.saturate(q * (damping + (1 - C / u + (C / u) * q) * damped_excess))
         if order == 1:
             return value, -slope
         plain, damped = self._bends(ops.sigmoid(m), q)
-        return value, -slope, ops.finite(damping * q * (plain + (plain + damped * (1 / u)) * excess))
+        return value, -slope, ops.finite(q * (damping * plain + (plain + damped * (1 / u)) * damped_excess))
+
+    def _steep(self, ops: Ops, t: Array, q: Array, damping: Array) -> tuple[Array, Array]:
+        """The same for alpha < 1/2, where e^t overflows well before the damped terms do."""
+        u, C = self._exponent, self.C
+        small = damping * ops.expm1(ops.upper(t, 1.0))
+        exponent = t - C * q
+        damped_excess = ops.where(t < 1, small, ops.exp(exponent) - damping)
+        value = ops.where(t < 1, small * (1 / u), ops.exp(exponent - math.log(u)) - damping * (1 / u))
+        return damped_excess, ops.saturate(value)
 
     def _bends(self, p: Array, q: Array) -> tuple[Array, Array]:
         """The factors of e^(ux) and of the gain in the second derivative."""
         C = self.C
-        return p + tuning(self.alpha) * q - 2 * C * p * q, C * p * (q - p) + C * C * p * p * q
+        return p + self._exponent * q - 2 * C * p * q, C * p * (q - p) + C * C * p * p * q
 
     def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
-        u, C = tuning(self.alpha), self.C
+        u, C = self._exponent, self.C
         x, q = ops.logistic(m)
         p = ops.sigmoid(m)
         # p r with r = (1 - p^u)/u; past x = 700 p r is zero for u > -1, before it nothing overflows.
@@ -120,6 +135,10 @@ class TBL(MarginLoss):
         rest = 1 - C * p * r
         log_slope = -ops.softplus(m) + u * x - C * q + ops.log(rest)
         return log_slope, -p - u * q + C * p * q - C * p * q * (r - fall) / rest
+
+    def _log_phi(self, ops: Ops, m: Array) -> Array:
+        x, q = ops.logistic(m)
+        return log_gain(ops, x, self._exponent) - self.C * q
 
     def _score_start(self, ops: Ops, log_odds: Array) -> Array:
         return self.alpha * (log_odds + self.C * log_odds / (1 + ops.abs(log_odds)))

@@ -50,9 +50,14 @@ def _unique_bound(alpha: float) -> float:
         D = math.log(2) if u == 0 else -math.expm1(-u * math.log(2)) / u
         return 2 * (1 - math.sqrt(max(0.0, 1 - D * (1 + u)))) / D
     low, high = 0.0, monotone_bound(alpha)
+    # For small alpha the slope dips narrowly where monotonicity first fails, at p = alpha^(1/u).
+    log_p = math.log(alpha) / u
+    dip = log_p - math.log(-math.expm1(log_p))
+    offsets = np.logspace(-10, 1, 300)
+    start = np.unique(np.concatenate([np.linspace(0, 40, 801), dip - offsets, dip + offsets]))
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
-        if _least(lambda m, C=middle: _link_slope(m, u, C), 0.0, 40.0) > 0:
+        if _least(lambda m, C=middle: _link_slope(m, u, C), start) > 0:
             low = middle
         else:
             high = middle
@@ -64,7 +69,7 @@ def _convex_bound(alpha: float) -> float:
     u = tuning(alpha)
     if u < 0:
         return 0.0
-    return _least(lambda m: _convex_root(m, u), -40.0, 40.0)
+    return _least(lambda m: _convex_root(m, u), np.linspace(-40, 40, 801))
 
 
 def _logistic(m: Array, u: float) -> tuple[Array, Array, Array]:
@@ -91,15 +96,14 @@ def _link_slope(m: Array, u: float, C: float) -> Array:
     return np.asarray(total)
 
 
-def _least(function: Any, low: float, high: float) -> float:
-    """The least value on [low, high]: a dense grid, then repeated zooms on its lowest point."""
+def _least(function: Any, grid: Array) -> float:
+    """The least value over the span of `grid`: its lowest point, then repeated zooms on that."""
     least = math.inf
     with np.errstate(all="ignore"):
         for _ in range(12):
-            grid = np.linspace(low, high, 401)
             values = function(grid)
-            best = int(np.argmin(values))
+            best = int(np.nanargmin(values))
             least = min(least, float(values[best]))
-            width = (high - low) / 400
-            low, high = grid[best] - 2 * width, grid[best] + 2 * width
+            low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+            grid = np.linspace(low, high, 101)
     return least

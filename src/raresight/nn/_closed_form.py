@@ -61,7 +61,9 @@ class ClosedForm(torch.autograd.Function):
             value, gradient = _whole(z, y, negative, weight, scale, task)
             ctx.save_for_backward(gradient)
         else:
-            evaluate = _in_pieces if z.device.type == "cpu" and z.numel() > _PIECE else _whole
+            rows_are_samples = z.ndim > 1 or not task.has_class_axis
+            in_pieces = z.device.type == "cpu" and z.numel() > _PIECE and rows_are_samples
+            evaluate = _in_pieces if in_pieces else _whole
             value, gradient = evaluate(z, y, negative, weight, scale, task)
             ctx.save_for_backward(z, y, negative, weight)
             ctx.gradient = gradient if wants_gradient else None
@@ -163,7 +165,7 @@ def _terms(z: Tensor, y: Tensor, negative: Tensor | None, task: Task, order: int
     loss = task.loss
     scores = z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
     if task.labels == "classes":
-        return loss._class_terms(TorchOps, scores, y, order)
+        return _refuse_unknown(loss._class_terms(TorchOps, scores, y, order), scores, y)
     labels = y.to(scores.dtype)
     if task.labels == "shares":
         return loss._class_expected(TorchOps, scores, labels)
@@ -179,9 +181,8 @@ def _terms(z: Tensor, y: Tensor, negative: Tensor | None, task: Task, order: int
 
 
 def _are_hard(labels: Tensor) -> bool:
-    """Whether labels known to lie in [0, 1] are all 0 or 1: then (2y - 1)^2 sums to their number."""
-    signs = (2 * labels - 1).reshape(-1)
-    return bool(torch.dot(signs, signs) == labels.numel())
+    """Whether labels known to lie in [0, 1] are all 0 or 1: the numbers that are their own square."""
+    return torch.equal(labels * labels, labels)
 
 
 def _refuse_soft(labels: Tensor, y: Tensor) -> Tensor:
@@ -191,6 +192,18 @@ def _refuse_soft(labels: Tensor, y: Tensor) -> Tensor:
     return labels
 
 
+def _refuse_unknown(terms: tuple[Tensor, ...], f: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """Nor can it raise an error for a class number out of range."""
+    if not torch.compiler.is_compiling():
+        return terms
+    axis = TorchOps.class_axis(f)
+    known = (y >= 0) & (y < f.shape[axis])
+    value, *rest = terms
+    spread = known.unsqueeze(axis)
+    nan = float("nan")
+    return (torch.where(known, value, nan), *(torch.where(spread, term, nan) for term in rest))
+
+
 # ---- differentiable gradient, for a backward pass that is differentiated itself ----------
 
 
@@ -198,7 +211,7 @@ def _differentiable(
     z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: Task
 ) -> Tensor:
     if task.has_class_axis:
-        gradient = _terms(z, y, negative, task, 1)[1]
+        gradient: Tensor = ClassGradient.apply(z, y, task)  # type: ignore[no-untyped-call]
     else:
         gradient = ElementGradient.apply(z, y, negative, task)  # type: ignore[no-untyped-call]
     if weight is not None:
@@ -220,3 +233,26 @@ class ElementGradient(torch.autograd.Function):
     def backward(ctx: Any, *outputs: Any) -> Any:
         (bend,) = ctx.saved_tensors
         return outputs[0] * bend, None, None, None
+
+
+class ClassGradient(torch.autograd.Function):
+    """The gradient by class logits, whose own derivative is the Hessian times a vector."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, y: Tensor, task: Task) -> Tensor:
+        ctx.save_for_backward(z, y)
+        ctx.task = task
+        return _terms(z, y, None, task, 1)[1]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *outputs: Any) -> Any:
+        z, y = ctx.saved_tensors
+        loss = ctx.task.loss
+        scores = z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
+        direction = outputs[0].to(scores.dtype)
+        if ctx.task.labels == "classes":
+            curved = loss._class_curve(TorchOps, scores, y, direction)
+        else:
+            curved = loss._class_expected_curve(TorchOps, scores, y.to(scores.dtype), direction)
+        return curved.to(z.dtype), None, None

@@ -31,17 +31,19 @@ class DeferredReweighting:
     beta: float = 0.9999
 
     def __post_init__(self) -> None:
-        effective_number_weights(self.class_counts, self.beta)  # refuses what it cannot use
         object.__setattr__(self, "class_counts", tuple(self.class_counts))
+        effective_number_weights(self.class_counts, self.beta)  # refuses what it cannot use
         if self.start_epoch < 0:
             raise ValueError(f"start_epoch must not be negative, got {self.start_epoch}")
 
     def weights(self, epoch: int) -> tuple[float, ...]:
+        """The class weights of this epoch, with a mean of one."""
         if epoch < self.start_epoch:
             return (1.0,) * len(self.class_counts)
         return effective_number_weights(self.class_counts, self.beta)
 
     def apply_(self, module: LossModule, epoch: int) -> LossModule:
+        """Write this epoch's weights into the module's buffer; returns the module."""
         weights = self.weights(epoch)
         if module.weight is not None and tuple(module.weight.shape) == (len(weights),):
             module.weight.copy_(torch.tensor(weights))

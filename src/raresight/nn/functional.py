@@ -99,6 +99,7 @@ def loss_with_logits(
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
     _check_tensors(input, target)
+    _check_weights(weight, pos_weight)
     options = (reduction, ignore_index, label_smoothing)
     if target.shape == input.shape and not (multiclass or not loss.takes_score):
         return _binary(input, target, loss, weight, pos_weight, soft_targets, *options)
@@ -115,6 +116,12 @@ def _check_tensors(input: Tensor, target: Tensor) -> None:
         raise TypeError(f"input must hold floating-point scores, got {input.dtype}")
     if target.requires_grad:
         raise ValueError("target requires a gradient, which these losses do not give; detach it")
+
+
+def _check_weights(*weights: Tensor | None) -> None:
+    for weight in weights:
+        if weight is not None and weight.requires_grad:
+            raise ValueError("a weight requires a gradient, which these losses do not give; detach it")
 
 
 def _can_look(tensor: Tensor) -> bool:
@@ -163,7 +170,7 @@ def _binary(
     count: Scale = max(input.numel(), 1)
     if ignore_index is not None:
         kept = target != ignore_index
-        target = torch.where(kept, target, 0)
+        target, input = torch.where(kept, target, 0), torch.where(kept, input, 0)
         weight = kept.to(input.dtype) if weight is None else weight * kept
         count = kept.sum().clamp(min=1)
     labels = _label_kind(target, soft_targets)
@@ -229,9 +236,10 @@ def _classes(
             shares = shares * _along(weight, input, axis)
         return _finish(input, shares, None, None, max(n_samples, 1), loss, "shares", reduction)
     kept = None
+    target = target.long()
     if ignore_index is not None:
         kept = target != ignore_index
-        target = torch.where(kept, target, 0)
+        target, input = torch.where(kept, target, 0), torch.where(kept.unsqueeze(axis), input, 0)
     if _can_look(target) and target.numel():
         wrong = (target < 0) | (target >= n_classes)
         if wrong.any():
@@ -248,7 +256,7 @@ def _classes(
         count = torch.where(total > 0, total, 1.0)
     if not label_smoothing:
         return _finish(input, target, None, factor, count, loss, "classes", reduction)
-    one_hot = torch.nn.functional.one_hot(target.long(), n_classes).movedim(-1, axis)
+    one_hot = torch.nn.functional.one_hot(target, n_classes).movedim(-1, axis)
     shares = one_hot.to(torch.promote_types(input.dtype, torch.float32))
     shares = shares * (1 - label_smoothing) + label_smoothing / n_classes
     if weight is not None:
@@ -417,5 +425,5 @@ def ldam_loss(
     **options: Unpack[Options],
 ) -> Tensor:
     """LDAM; see `raresight.losses.LDAM` and `loss_with_logits`."""
-    loss = LDAM(tuple(class_counts), max_margin, scale)
+    loss = LDAM(class_counts, max_margin, scale)  # type: ignore[arg-type]
     return loss_with_logits(input, target, adjusted(loss, prior, tau), **options)

@@ -56,8 +56,8 @@ class LossModule(torch.nn.Module):
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
         self.loss = loss
-        self.register_buffer("weight", None if weight is None else torch.as_tensor(weight))
-        self.register_buffer("pos_weight", None if pos_weight is None else torch.as_tensor(pos_weight))
+        self.register_buffer("weight", _as_weight(weight))
+        self.register_buffer("pos_weight", _as_weight(pos_weight))
         self.reduction = reduction
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
@@ -80,6 +80,13 @@ class LossModule(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.loss}, reduction={self.reduction!r}"
+
+
+def _as_weight(weight: Tensor | None) -> Tensor | None:
+    if weight is None:
+        return None
+    tensor = torch.as_tensor(weight)
+    return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
 def as_module(loss: Loss | str, **options: Unpack[Options]) -> LossModule:
@@ -190,4 +197,5 @@ class LDAMLoss(LossModule):
         tau: float = 1.0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(adjusted(LDAM(tuple(class_counts), max_margin, scale), prior, tau), **options)
+        loss = LDAM(class_counts, max_margin, scale)  # type: ignore[arg-type]
+        super().__init__(adjusted(loss, prior, tau), **options)

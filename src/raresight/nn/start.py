@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from ..losses import Loss
@@ -26,13 +27,19 @@ def start_at_prior_(
     >>> round(float(parse("focal(gamma=2.0)").probability(layer.bias.detach())), 6)
     0.001
     """
+    if not isinstance(loss, Loss):
+        raise TypeError(f"start_at_prior_ needs a loss of raresight.losses, got {type(loss).__name__}")
     bias = linear_layer.bias
     if bias is None:
         raise ValueError("the layer has no bias to start from: build it with bias=True")
-    if isinstance(prior, (int, float)):
-        start = torch.full((bias.numel(),), _constant(loss, float(prior)), dtype=torch.float64)
+    if np.ndim(prior) == 0:
+        start = torch.full(
+            (bias.numel(),),
+            _constant(loss, float(prior)),  # type: ignore[arg-type]
+            dtype=torch.float64,
+        )
     else:
-        priors = [float(p) for p in prior]
+        priors = [float(p) for p in prior]  # type: ignore[union-attr]
         if len(priors) != bias.numel():
             raise ValueError(f"{len(priors)} priors for a layer of {bias.numel()} outputs")
         start = torch.from_numpy(loss.class_scores(priors))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,7 +39,7 @@ def loss_table(losses: Iterable[Loss]) -> Table:
     table.add_column("parameters", no_wrap=True)
     for heading in ("mono-\ntone", "con-\nvex", "one\nmin."):
         table.add_column(heading, justify="center")
-    table.add_column("formula", overflow="fold", min_width=20)
+    table.add_column("formula", overflow="fold")
     for row in loss_rows(losses):
         parameters = "\n".join(f"{key}={_shown(value)}" for key, value in row["parameters"].items())
         marks = ("yes" if row[key] else "no" for key in ("monotone", "convex", "unique_minimiser"))
@@ -49,7 +50,8 @@ def loss_table(losses: Iterable[Loss]) -> Table:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return value if isinstance(value, (int, float)) else str(value)
+    is_number = isinstance(value, (int, float)) and math.isfinite(value)  # JSON has no infinity
+    return value if is_number else str(value)
 
 
 def _shown(value: Any) -> str:
