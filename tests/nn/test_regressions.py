@@ -87,6 +87,15 @@ def test_unknown_class_in_a_compiled_graph_is_nan():
     assert got.isnan().tolist() == [False, True, False, True]
 
 
+@pytest.mark.parametrize("module", [nn.TBLLoss(), nn.AlphaLoss(soft_targets=False), nn.FocalLoss()], ids=str)
+def test_dynamic_shapes_compile(module):
+    torch._dynamo.reset()
+    compiled = torch.compile(module, fullgraph=True, dynamic=True, backend="aot_eager")
+    for n in (5, 9):
+        z, y = torch.linspace(-3, 3, n), (torch.arange(n) % 2).float()
+        torch.testing.assert_close(compiled(z, y), module(z, y))
+
+
 def test_inference_mode_leaves_nothing_behind():
     counts = (7, 5, 3)
     f, y = torch.randn(4, 3), tensor([0, 1, 2, 0])

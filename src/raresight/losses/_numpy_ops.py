@@ -76,13 +76,13 @@ class NumpyOps:
         return np.maximum(-m, 0) + np.log1p(e), np.where(m >= 0, e * larger, larger)
 
     @staticmethod
-    def power_excess(m: Array, x: Array, u: float) -> Array:
-        """sigma(m)^-u - 1 = e^(ux) - 1; the margin only serves the compiled torch form."""
+    def power_excess(m: Array, x: Array, u: float, coefficients: tuple[float, ...]) -> Array:
+        """sigma(m)^-u - 1 = e^(ux) - 1; margin and coefficients only serve the compiled torch form."""
         return np.expm1(u * x)
 
     @staticmethod
-    def exp_of_fraction(rate: float, q: Array) -> Array:
-        """e^(rate q) where 0 <= q <= 1."""
+    def exp_of_fraction(rate: float, q: Array, coefficients: tuple[float, ...]) -> Array:
+        """e^(rate q) where 0 <= q <= 1; the coefficients only serve the compiled torch form."""
         return np.exp(rate * q)
 
     @staticmethod

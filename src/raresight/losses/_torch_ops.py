@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -98,21 +98,21 @@ class TorchOps:
         return cls.softplus(opposite), torch.sigmoid(opposite)
 
     @classmethod
-    def power_excess(cls, m: Array, x: Array, u: float) -> Array:
-        if torch.compiler.is_compiling() and m.dtype == torch.float32 and 0.02 <= u <= 4:
+    def power_excess(cls, m: Array, x: Array, u: float, coefficients: tuple[float, ...]) -> Array:
+        if torch.compiler.is_compiling() and m.dtype == torch.float32 and coefficients:
             # p^-u = e^(u max(-m, 0)) (1 + e)^u with e = e^-|m|: the second factor less one is a short
             # polynomial without a constant term, so a small excess keeps its digits.
             e = torch.exp(-m.abs())
             s = e / (2 + e)
-            tilt = s * _polynomial(s, _power_coefficients(u))
+            tilt = s * _polynomial(s, coefficients)
             growth = torch.where(m >= 0, 1.0, torch.exp(u * m.abs()))
             return growth * tilt + (growth - 1)
         return cls.expm1(u * x)
 
     @staticmethod
-    def exp_of_fraction(rate: float, q: Array) -> Array:
-        if torch.compiler.is_compiling() and q.dtype == torch.float32 and rate and abs(rate) <= 2:
-            return _polynomial(q, _exp_coefficients(rate))
+    def exp_of_fraction(rate: float, q: Array, coefficients: tuple[float, ...]) -> Array:
+        if torch.compiler.is_compiling() and q.dtype == torch.float32 and coefficients:
+            return _polynomial(q, coefficients)
         return torch.exp(rate * q)
 
     @staticmethod
@@ -194,35 +194,7 @@ def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.devi
         return torch.tensor(numbers, dtype=dtype, device=device)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _power_coefficients(u: float) -> list[float]:
-    """Polynomial P with ((1 + s)/(1 - s))^u - 1 = s P(s) for 0 <= s <= 1/3.
-
-    With s = e/(2 + e) the left side is (1 + e)^u - 1, and 0 <= e <= 1.
-    """
-    return _fit(lambda s: np.expm1(2 * u * np.arctanh(s)) / s, 0.0, 1 / 3)
-
-
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _exp_coefficients(rate: float) -> list[float]:
-    """Polynomial P with e^(rate q) = P(q) for 0 <= q <= 1."""
-    return _fit(lambda q: np.exp(rate * q), 0.0, 1.0)
-
-
-def _fit(function: Any, low: float, high: float) -> list[float]:
-    """The shortest polynomial through Chebyshev's nodes that is right to half of float32's rounding."""
-    from numpy.polynomial import Polynomial
-
-    nodes = low + (high - low) * (1 + np.cos(np.pi * (np.arange(200) + 0.5) / 200)) / 2
-    exact = function(nodes)
-    for degree in range(1, 20):
-        fitted = Polynomial.fit(nodes, exact, degree).convert()
-        if np.max(np.abs(fitted(nodes) / exact - 1)) < 3e-8:
-            break
-    return [float(c) for c in fitted.coef]
-
-
-def _polynomial(t: torch.Tensor, coefficients: list[float]) -> torch.Tensor:
+def _polynomial(t: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
     """sum_k c_k t^k by Estrin's scheme: pairs first, so that the steps do not wait for each other."""
     terms: list[Any] = list(coefficients)
     power = t

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from . import _parameters as check
 from ._arrays import Array, Ops
+from ._polynomials import power_coefficients
 from .margin import MarginLoss
 
 __all__ = ["Alpha"]
@@ -52,12 +53,14 @@ class Alpha(MarginLoss):
 
     alpha: float = 0.8
     _exponent: float = field(init=False, repr=False, compare=False)
+    _power: tuple[float, ...] = field(init=False, repr=False, compare=False)
     name: ClassVar[str] = "alpha"
     formula: ClassVar[str] = "(p^-u - 1)/u, u = 1/alpha - 1"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", check_alpha(self.alpha, "Alpha"))
         object.__setattr__(self, "_exponent", tuning(self.alpha))
+        object.__setattr__(self, "_power", power_coefficients(self._exponent))
 
     @property
     def is_convex(self) -> bool:
@@ -73,7 +76,7 @@ class Alpha(MarginLoss):
         if u == 0:
             value, growth = x, 1.0
         else:
-            excess = ops.power_excess(m, x, u)
+            excess = ops.power_excess(m, x, u, self._power)
             value = ops.saturate(excess * (1 / u)) if u <= 1 else ops.saturate(_divided(ops, u * x, u))
             # For u < 0 the sum 1 + excess would cancel.
             growth = 1 + excess if u > 0 else ops.exp(u * x)

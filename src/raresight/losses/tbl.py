@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from . import _parameters as check
 from ._arrays import Array, Ops
+from ._polynomials import exp_coefficients, power_coefficients
 from .alpha import check_alpha, log_gain, tuning
 from .errors import NonConvexLossWarning
 from .margin import MarginLoss
@@ -37,6 +38,8 @@ class TBL(MarginLoss):
     alpha: float = 0.8
     C: float = 0.5
     _exponent: float = field(init=False, repr=False, compare=False)
+    _power: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    _damping: tuple[float, ...] = field(init=False, repr=False, compare=False)
     name: ClassVar[str] = "tbl"
     formula: ClassVar[str] = "exp(-C (1-p)) (p^-u - 1)/u, u = 1/alpha - 1"
 
@@ -46,6 +49,8 @@ class TBL(MarginLoss):
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "C", C)
         object.__setattr__(self, "_exponent", tuning(alpha))
+        object.__setattr__(self, "_power", power_coefficients(self._exponent))
+        object.__setattr__(self, "_damping", exp_coefficients(-C))
         if C > 0 and unique_bound(alpha) <= C:
             raise ValueError(
                 f"TBL: C must be below C_uniq({alpha}) = {unique_bound(alpha):.6g}, got {C}: from there on "
@@ -74,7 +79,7 @@ class TBL(MarginLoss):
     def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
         u, C = self._exponent, self.C
         x, q = ops.logistic(m)
-        damping = ops.exp_of_fraction(-C, q)
+        damping = ops.exp_of_fraction(-C, q, self._damping)
         if u > 0:
             return self._growing(ops, m, x, q, damping, order)
         gain = ops.expm1(u * x) * (1 / u) if u else x
@@ -98,7 +103,7 @@ class TBL(MarginLoss):
         """
         u, C = self._exponent, self.C
         if u <= 1:
-            damped_excess = damping * ops.power_excess(m, x, u)
+            damped_excess = damping * ops.power_excess(m, x, u, self._power)
             value = ops.saturate(damped_excess * (1 / u))
         else:
             damped_excess, value = self._steep(ops, u * x, q, damping)

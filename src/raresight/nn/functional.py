@@ -24,6 +24,7 @@ from ..losses import (
     VectorScaling,
 )
 from ..losses._inputs import locate
+from ..losses._polynomials import exp_coefficients, power_coefficients
 from ..losses.tbl_shape import convex_bound, monotone_bound, unique_bound
 from ._closed_form import ClosedForm, Scale, Task
 
@@ -44,9 +45,9 @@ __all__ = [
 Tensor = torch.Tensor
 Prior = float | Sequence[float] | None
 
-# A loss may be built inside a compiled function; its bounds are numbers, not part of the graph.
-for _bound in (convex_bound, monotone_bound, unique_bound):
-    torch.compiler.assume_constant_result(_bound)  # type: ignore[no-untyped-call]
+# A loss may be built inside a compiled function; its constants are numbers, not part of the graph.
+for _constant in (convex_bound, monotone_bound, unique_bound, exp_coefficients, power_coefficients):
+    torch.compiler.assume_constant_result(_constant)  # type: ignore[no-untyped-call]
 
 
 class Options(TypedDict, total=False):
