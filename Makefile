@@ -12,7 +12,7 @@ WORKERS ?= 2
 
 PICTURED := crossentropy squared erf focal poly alpha tbl "vectorscaling(delta=0.5)"
 
-.PHONY: demo test test-slow lint types benchmark figures clean
+.PHONY: demo test test-slow lint types benchmark figures paper clean
 
 $(VENV)/uv.stamp:
 	$(PYTHON) -m venv $(VENV)
@@ -46,9 +46,13 @@ types: $(VENV)/dev.stamp
 
 benchmark: $(VENV)/dev.stamp
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_losses.py
+	$(BIN)/python benchmarks/bench_theory.py
 
 figures: $(VENV)/dev.stamp
 	$(BIN)/raresight losses $(PICTURED) --plot docs/images/losses.png
+
+paper: $(VENV)/dev.stamp
+	$(BIN)/raresight paper all
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

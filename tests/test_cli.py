@@ -121,3 +121,79 @@ def test_table_fits_a_narrow_terminal():
     text = run("losses", COLUMNS="80").stdout
     assert "- delta_y m))" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_analyze_table():
+    result = run("analyze", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2)", "--prior", "1e-3")
+    assert result.returncode == 0, result.stderr
+    assert "0.7967" in result.stdout  # index of TBL at this prior
+    assert "a mislabelled row can pull without limit" in " ".join(result.stdout.split())
+
+
+def test_analyze_json_and_page(tmp_path):
+    page = tmp_path / "page.html"
+    result = run("analyze", "crossentropy", "squared", "--prior", "1e-4", "--json", "--html", str(page))
+    rows = json.loads(result.stdout)
+    assert [row["beta_limit"] for row in rows] == [1.0, 2.0]
+    assert rows[0]["explained"] == pytest.approx(0.048962, rel=1e-4)
+    text = page.read_text()
+    assert "gives up on rare events" in text
+    assert "<script src=" not in text  # one file, nothing fetched
+
+
+def test_analyze_a_loss_of_ones_own(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def exponential(z, y):\n    return torch.exp((1 - 2 * y) * z)\n"
+        "def wavy(z, y):\n    m = (2 * y - 1) * z\n"
+        "    return torch.nn.functional.softplus(-m) + 2 * torch.sin(m)\n"
+        "def hinge(z, y):\n    return torch.relu(1 - (2 * y - 1) * z)\n"
+        "number = 3\n"
+    )
+    losses = ("mine:exponential", "mine:wavy", "mine:hinge")
+    result = run("analyze", *losses, "--json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    good, wavy, hinge = json.loads(result.stdout)
+    assert good["beta"] == pytest.approx(0.5, abs=1e-3)
+    assert not good["bounded_influence"]
+    assert "not monotone: l(1, z) rises at z = " in wavy["verdict"]
+    assert "l(1, z) is flat from z = 1.0" in hinge["verdict"]
+    for name, message in (
+        ("mine:nothing", "has no 'nothing'"),
+        ("mine:number", "neither a loss"),
+        ("none:x", "import"),
+    ):
+        failed = run("analyze", name, cwd=tmp_path)
+        assert failed.returncode == 1
+        assert message in failed.stderr
+        assert "Traceback" not in failed.stderr
+
+
+def test_analyze_scores_of_ones_own_model(tmp_path):
+    rows = ["y,score", *(f"{int(i % 5 == 0)},{i % 7 + 3 * (i % 5 == 0)}" for i in range(200))]
+    (tmp_path / "scores.csv").write_text("\n".join(rows))
+    result = run("analyze", "tbl", "--prior", "0.2", "--scores", "scores.csv", "--json", cwd=tmp_path)
+    assert 0.1 < json.loads(result.stdout)[0]["explained"] < 1
+    failed = run("analyze", "tbl", "--scores", "scores.csv", "--target", "label", cwd=tmp_path)
+    assert "no column 'label'; it has y, score" in failed.stderr
+    (tmp_path / "bad.csv").write_text("y,score\n1,2\n0,many\n")
+    failed = run("analyze", "tbl", "--scores", "bad.csv", cwd=tmp_path)
+    assert "line 3" in failed.stderr
+    assert run("analyze", "tbl", "--prior", "2").stderr.startswith("error: prior must lie strictly")
+
+
+def test_simulate(tmp_path):
+    result = run("simulate", "crossentropy", "alpha(0.5)", "--out", "lines.png", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "0.974511" in result.stdout  # cross entropy at 1 to 500
+    assert "189.34" in result.stdout  # the angle of alpha = 1/2
+    assert (tmp_path / "lines.png").stat().st_size > 10_000
+    (tmp_path / "clusters.toml").write_text(
+        "[minority]\nweights=[1.0]\nmeans=[[1.0,1.0]]\ncovariances=[[[1.0,0.3],[0.3,0.5]]]\n"
+        "[majority]\nweights=[1.0]\nmeans=[[0.0,0.0]]\ncovariances=[[[1.0,-0.2],[-0.2,2.0]]]\n"
+    )
+    result = run("simulate", "alpha(0.5)", "--config", "clusters.toml", cwd=tmp_path)
+    assert "0.823372" in result.stdout
+    (tmp_path / "bad.toml").write_text("[minority]\nweights=[1.0]\n")
+    failed = run("simulate", "--config", "bad.toml", cwd=tmp_path)
+    assert "needs a section [minority] with weights, means, covariances" in failed.stderr

@@ -65,6 +65,84 @@ def losses(
         typer.echo(f"wrote {plot}", err=True)
 
 
+@app.command()
+def analyze(
+    losses: Annotated[
+        list[str], typer.Argument(help="Losses such as 'tbl(alpha=0.8,C=0.5)', or module:name for your own.")
+    ],
+    prior: Annotated[float, typer.Option(help="Share of positives, P(y=1).")] = 1e-3,
+    json: Annotated[bool, typer.Option("--json", help="Print the analysis as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write interactive curves to this page.")] = None,
+    scores: Annotated[
+        Path | None, typer.Option(help="CSV of held-out scores of your own model: the experiment to use.")
+    ] = None,
+    target: Annotated[str, typer.Option(help="Column of --scores with the 0/1 labels.")] = "y",
+    score: Annotated[str, typer.Option(help="Column of --scores with the scores.")] = "score",
+) -> None:
+    """Say what losses do at your imbalance: shape, decay of information, influence."""
+    from .report.analysis_input import find_loss, read_scores
+    from .theory.analysis import REFERENCE, analyse
+
+    chosen = [find_loss(text) for text in losses]
+    experiment = REFERENCE if scores is None else read_scores(scores, target, score)
+    what = "N(1, 1) against N(0, 1)" if scores is None else f"the ROC convex hull of {scores.name}"
+    analyses = [analyse(loss, prior, experiment) for loss in chosen]
+    if json:
+        import json as encoder
+
+        typer.echo(encoder.dumps([analysis.to_dict() for analysis in analyses], indent=2))
+    else:
+        from .report.analysis_table import analysis_table
+
+        Console().print(analysis_table(analyses, what))
+    if html is not None:
+        from .report.analysis_page import write_analysis_page
+
+        write_analysis_page(chosen, analyses, experiment, what, html)
+        typer.echo(f"wrote {html}", err=True)
+
+
+@app.command()
+def paper(
+    name: Annotated[
+        str, typer.Argument(help="table1, figure1, figure2, figure3, theorem2, influence, or all.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
+    seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
+) -> None:
+    """Write a table or figure of the paper: its numbers, and a picture of them."""
+    from .paper import NAMES, reproduce
+
+    for part in NAMES if name == "all" else (name,):
+        with Console(stderr=True).status(part) as status:
+            paths = reproduce(part, out, seed, lambda message, part=part: status.update(f"{part}: {message}"))  # type: ignore[misc]
+        for path in paths:
+            typer.echo(path)
+
+
+@app.command()
+def simulate(
+    losses: Annotated[
+        list[str] | None, typer.Argument(help="Losses whose lines to draw; left out, a telling few.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with your own clusters; left out, the paper's mixture.")
+    ] = None,
+    prior: Annotated[float, typer.Option(help="Share of positives, P(y=1).")] = 1 / 501,
+    out: Annotated[Path, typer.Option(help="Picture to write: PNG, SVG or PDF.")] = Path("simulation.png"),
+    seed: Annotated[int, typer.Option(help="Seed of the points drawn.")] = 0,
+) -> None:
+    """Draw the lines that losses learn on two-dimensional Gaussian clusters, with their AUC."""
+    from .report.analysis_input import find_loss
+    from .report.simulation import DEFAULT_LOSSES, draw_simulation, read_clusters, simulation_table
+
+    chosen = [find_loss(text) for text in losses or DEFAULT_LOSSES]
+    minority, majority = read_clusters(config)
+    rules = draw_simulation(chosen, minority, majority, prior, out, seed)
+    Console().print(simulation_table(chosen, rules, minority, majority, prior))
+    typer.echo(f"wrote {out}", err=True)
+
+
 def main() -> None:
     """Run the command line: an error is one line, its traceback shown only with --debug."""
     arguments = sys.argv[1:]

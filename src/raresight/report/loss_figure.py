@@ -10,10 +10,10 @@ import numpy as np
 
 from ..losses import Loss
 
-__all__ = ["draw_losses"]
+__all__ = ["COLOURS", "draw_losses", "figure_class"]
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart; dashes tell the rest.
-_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))
 
 
@@ -22,7 +22,7 @@ def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
 
     Losses that need class logits have no curve over a score and are refused.
     """
-    figures = _matplotlib()
+    make_figure = figure_class()
     for loss in losses:
         if not loss.takes_score:
             raise ValueError(f"{loss} is for class logits; only losses of a binary score can be drawn")
@@ -32,14 +32,14 @@ def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     z = np.linspace(-6, 6, 601)
     positive = np.ones_like(z)
-    figure = figures.Figure(figsize=(11, 4.8), layout="constrained")
+    figure = make_figure(figsize=(11, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     for i, loss in enumerate(losses):
         value, gradient = loss.derivatives(z, positive, order=1)
         style = {
             "label": _label(loss),
-            "color": _COLOURS[i % len(_COLOURS)],
-            "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)],
+            "color": COLOURS[i % len(COLOURS)],
+            "linestyle": _DASHES[i // len(COLOURS) % len(_DASHES)],
             "linewidth": 2.2 if loss.name == "tbl" else 1.4,
         }
         left.plot(z, value, **style)
@@ -66,9 +66,10 @@ def _label(loss: Loss) -> str:
     return text if len(text) <= 34 else f"{text.split(',')[0]},...)"
 
 
-def _matplotlib() -> Any:
+def figure_class() -> Any:
+    """matplotlib's Figure, or an error that names the extra to install."""
     try:
-        import matplotlib.figure
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("drawing needs matplotlib: pip install 'raresight[report]'") from error
-    return matplotlib.figure
+    return Figure

@@ -1,0 +1,49 @@
+"""Writing results: a table of numbers, and a figure in two formats."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..report.loss_figure import COLOURS, figure_class
+
+__all__ = ["COLOURS", "figure_with_axes", "save_figure", "write_rows"]
+
+
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Records as CSV, floats with every digit they have."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _number(value) for key, value in row.items()} for row in rows)
+    return path
+
+
+def figure_with_axes(columns: int, width: float = 11.0, height: float = 4.6) -> tuple[Any, list[Any]]:
+    figure = figure_class()(figsize=(width, height), layout="constrained")
+    axes = list(figure.subplots(1, columns, squeeze=False)[0])
+    for ax in axes:
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def save_figure(figure: Any, path: Path) -> list[Path]:
+    """As SVG and PNG, the same bytes on every run."""
+    import matplotlib
+
+    paths = [path.with_suffix(".svg"), path.with_suffix(".png")]
+    with matplotlib.rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(paths[0], metadata={"Date": None})
+        figure.savefig(paths[1], dpi=130)
+    return paths
+
+
+def _number(value: Any) -> Any:
+    return (
+        repr(float(value))
+        if hasattr(value, "__float__") and not isinstance(value, (int, str, bool))
+        else value
+    )

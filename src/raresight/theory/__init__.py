@@ -1,0 +1,37 @@
+"""What a loss does as the event gets rarer: risk, information, decay index, limits, influence."""
+
+from .experiments import (
+    DensityExperiment,
+    DiscreteExperiment,
+    EmpiricalExperiment,
+    Experiment,
+    GaussianExperiment,
+)
+from .information import (
+    LocalIndex,
+    decay_exponent,
+    divergence,
+    explained_fraction,
+    local_index,
+    statistical_information,
+)
+from .risk import bayes_risk, centred_f_function, f_function, limiting_f_function, pointwise_risk
+
+__all__ = [
+    "DensityExperiment",
+    "DiscreteExperiment",
+    "EmpiricalExperiment",
+    "Experiment",
+    "GaussianExperiment",
+    "LocalIndex",
+    "bayes_risk",
+    "centred_f_function",
+    "decay_exponent",
+    "divergence",
+    "explained_fraction",
+    "f_function",
+    "limiting_f_function",
+    "local_index",
+    "pointwise_risk",
+    "statistical_information",
+]

@@ -1,0 +1,465 @@
+"""Experiments: a pair of distributions, P of the features of positives and Q of negatives.
+
+All that matters of an experiment is the likelihood ratio T = dP/dQ under both: the masses of P and
+Q beyond every level of log T (`Ratios`). A discrete pair, or the ROC curve of a model, has finitely
+many atoms of log T; a Gaussian pair has closed forms; for any other continuous pair the atoms are the
+nodes of a quadrature rule, for which the same integrals are exact to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from ._inputs import Array, numbers
+
+__all__ = [
+    "DensityExperiment",
+    "DiscreteExperiment",
+    "EmpiricalExperiment",
+    "Experiment",
+    "GaussianExperiment",
+]
+
+# A ratio beyond e^4000 either way is as good as infinite or zero at any prior that can be written.
+_FARTHEST = 4000.0
+
+
+class Ratios(Protocol):
+    """The distribution of log T under P and Q, as the theory reads it."""
+
+    @property
+    def edges(self) -> Array:
+        """Levels between which the masses are smooth, in rising order; nothing lies beyond them."""
+
+    @property
+    def p_alone(self) -> float:
+        """Mass of P where Q has none."""
+
+    @property
+    def q_alone(self) -> float:
+        """Mass of Q where P has none."""
+
+    def tails(self, s: Array) -> tuple[Array, Array]:
+        """Masses of P and Q beyond level s: above it for s > 0, below it for s < 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """log-likelihood ratios in rising order, their masses, and the masses that one side has alone."""
+
+    s: Array
+    p: Array
+    q: Array
+    p_alone: float
+    q_alone: float
+
+    @staticmethod
+    def sorted_from(s: Array, p: Array, q: Array) -> Atoms:
+        """From unordered atoms; s = inf where P alone has mass, -inf where Q alone has."""
+        # Below even odds w(s) e^s falls with s for every loss, so that a mass this small adds nothing.
+        kept = np.where(s < 0, q > 1e-40, p > 0)
+        s, p, q = s[kept], p[kept], q[kept]
+        above, below = s > _FARTHEST, s < -_FARTHEST
+        inner = ~(above | below)
+        order = np.argsort(s[inner], kind="stable")
+        return Atoms(
+            s[inner][order], p[inner][order], q[inner][order], float(p[above].sum()), float(q[below].sum())
+        )
+
+    @cached_property
+    def above(self) -> tuple[Array, Array]:
+        """Masses of P and of Q on the atoms from each index on; a zero at the end."""
+        return _from_the_end(self.p), _from_the_end(self.q)
+
+    @cached_property
+    def below(self) -> tuple[Array, Array]:
+        """Masses of P and of Q on the atoms before each index; a zero at the start."""
+        return np.append(0.0, np.cumsum(self.p)), np.append(0.0, np.cumsum(self.q))
+
+    @property
+    def edges(self) -> Array:
+        return self.s
+
+    def tails(self, s: Array) -> tuple[Array, Array]:
+        over = np.searchsorted(self.s, s, side="right")
+        under = np.searchsorted(self.s, s, side="left")
+        upward = s > 0
+        p = np.where(upward, self.above[0][over], self.below[0][under])
+        q = np.where(upward, self.above[1][over], self.below[1][under])
+        return p, q
+
+
+def _from_the_end(masses: Array) -> Array:
+    return np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+
+
+class Experiment(ABC):
+    """A pair (P, Q)."""
+
+    @property
+    @abstractmethod
+    def ratios(self) -> Ratios:
+        """The distribution of the log-likelihood ratio."""
+
+    @abstractmethod
+    def divergence(self, beta: float) -> float:
+        """The Cressie-Read divergence D_beta(P||Q); see `raresight.theory.divergence`."""
+
+
+class AtomicExperiment(Experiment):
+    """An experiment whose log-likelihood ratio has finitely many values."""
+
+    @property
+    @abstractmethod
+    def atoms(self) -> Atoms:
+        """The values and their masses."""
+
+    @property
+    def ratios(self) -> Atoms:
+        return self.atoms
+
+    def divergence(self, beta: float) -> float:
+        return _divergence_of_atoms(self.atoms, beta)
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteExperiment(AtomicExperiment):
+    """Finitely many outcomes, with probabilities `p` under P and `q` under Q.
+
+    An outcome may have no probability under one of the two.
+
+    >>> DiscreteExperiment([0.1, 0.9], [0.6, 0.4]).atoms.s.round(3).tolist()
+    [-1.792, 0.811]
+    """
+
+    p: Any
+    q: Any
+
+    def __post_init__(self) -> None:
+        p, q = numbers(self.p, "p"), numbers(self.q, "q")
+        if p.ndim != 1 or p.shape != q.shape or p.size == 0:
+            raise ValueError(f"p and q must be vectors of one length, got shapes {p.shape} and {q.shape}")
+        for name, masses in (("p", p), ("q", q)):
+            if (masses < 0).any():
+                raise ValueError(f"{name}[{int(np.argmax(masses < 0))}] is negative: {masses[masses < 0][0]}")
+            if abs(masses.sum() - 1) > 1e-9:
+                raise ValueError(f"the probabilities {name} must sum to one, got {float(masses.sum())!r}")
+            object.__setattr__(self, name, masses)
+
+    @cached_property
+    def atoms(self) -> Atoms:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return Atoms.sorted_from(np.log(self.p) - np.log(self.q), self.p, self.q)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianRatios:
+    """log T(x) = a x^2 + b x + c of N(mean, sd^2) against N(0, 1), and its tails in closed form."""
+
+    mean: float
+    sd: float
+    p_alone: float = 0.0
+    q_alone: float = 0.0
+
+    @property
+    def _quadratic(self) -> tuple[float, float, float]:
+        precision = self.sd**-2
+        a = 0.5 * (self.sd - 1) * (self.sd + 1) * precision
+        return a, self.mean * precision, -math.log(self.sd) - 0.5 * self.mean**2 * precision
+
+    def _log_ratio(self, x: Array) -> Array:
+        a, b, c = self._quadratic
+        return (a * x + b) * x + c
+
+    @property
+    def edges(self) -> Array:
+        """From where Q ends below to where P ends above, finely near the turning point of T."""
+        a, b, _ = self._quadratic
+        if self.mean == 0 and self.sd == 1:
+            return np.zeros(1)
+        far = 13.0
+        ends = np.array([-far, far, self.mean - far * self.sd, self.mean + far * self.sd])
+        levels = [*self._log_ratio(ends).tolist(), 0.0]
+        turn = -b / (2 * a) if a else math.inf
+        if not ends.min() < turn < ends.max():
+            return np.unique(levels)
+        # The masses have a square root there, which panels of falling length can follow.
+        level = float(self._log_ratio(np.array(turn)))
+        near = level + math.copysign(1.0, a) * 2.0 ** -np.arange(0.0, 50.0, 1.0)
+        bound = max(levels) if a > 0 else min(levels)
+        inner = near[(near < bound) if a > 0 else (near > bound)]
+        return np.unique([bound, 0.0, level, *inner.tolist()])
+
+    def tails(self, s: Array) -> tuple[Array, Array]:
+        left, right, everywhere = self._crossings(s)
+        a, b, _ = self._quadratic
+        # Beyond the level means outside the crossings where T bends up and s is above zero, or both not.
+        outside = (s > 0) == (a > 0)
+        if a == 0:
+            outside = np.full(s.shape, True)
+            upward = (s > 0) == (b > 0)
+            left, right = np.where(upward, -np.inf, left), np.where(upward, left, np.inf)
+        return tuple(  # type: ignore[return-value]
+            np.where(
+                outside,
+                np.where(everywhere, 1.0, _outside(left, right, mean, sd)),
+                np.where(everywhere, 0.0, _inside(left, right, mean, sd)),
+            )
+            for mean, sd in ((self.mean, self.sd), (0.0, 1.0))
+        )
+
+    def _crossings(self, s: Array) -> tuple[Array, Array, Any]:
+        """Where log T = s: two points (one where T is monotone), or none."""
+        a, b, c = self._quadratic
+        if a == 0:
+            x = (s - c) / b
+            return x, x, np.zeros(s.shape, dtype=bool)
+        under = b * b - 4 * a * (c - s)
+        root = np.sqrt(np.maximum(under, 0.0))
+        # The textbook formula cancels in one of the two roots; their product gives that one.
+        larger = -(b + math.copysign(1.0, b) * root) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first, second = larger / a, np.where(larger == 0, 0.0, (c - s) / larger)
+        return np.minimum(first, second), np.maximum(first, second), under < 0
+
+
+def _outside(left: Array, right: Array, mean: float, sd: float) -> Array:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr((left - mean) / sd) + ndtr((mean - right) / sd))
+
+
+def _inside(left: Array, right: Array, mean: float, sd: float) -> Array:
+    """The mass between, as a difference of the smaller tails."""
+    from scipy.special import ndtr
+
+    low, high = (left - mean) / sd, (right - mean) / sd
+    mirrored = low > 0
+    low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
+    return np.asarray(ndtr(high) - ndtr(low))
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianExperiment(Experiment):
+    """P = N(mean, sd^2) against Q = N(0, 1).
+
+    >>> round(GaussianExperiment(1.0, 1.0).divergence(1.0), 6)  # Kullback-Leibler: mean^2/2
+    0.5
+    """
+
+    mean: float
+    sd: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.mean):
+            raise ValueError(f"mean must be finite, got {self.mean}")
+        if not 0 < self.sd < math.inf:
+            raise ValueError(f"sd must be positive and finite, got {self.sd}")
+
+    @property
+    def ratios(self) -> GaussianRatios:
+        return GaussianRatios(self.mean, self.sd)
+
+    def divergence(self, beta: float) -> float:
+        variance = self.sd**2
+        if beta == 1:
+            return 0.5 * (variance + self.mean**2 - 1) - math.log(self.sd)
+        if beta == 0:
+            return 0.5 * ((1 + self.mean**2) / variance - 1) + math.log(self.sd)
+        precision = beta / variance + 1 - beta  # of the density p^beta q^(1-beta), if it is one
+        if precision <= 0:
+            return math.inf
+        pull = beta * self.mean / variance
+        exponent = 0.5 * pull**2 / precision - 0.5 * pull * self.mean
+        log_integral = exponent - beta * math.log(self.sd) - 0.5 * math.log(precision)
+        return math.expm1(log_integral) / (beta * (beta - 1))
+
+
+@dataclass(frozen=True, eq=False)
+class DensityExperiment(AtomicExperiment):
+    """Any pair of densities on an interval of the line.
+
+    `log_ratio(x)` is log dP/dQ and `log_density(x)` the log density of Q, both on arrays. `support`
+    is the interval; `centre` and `scale` say where on an infinite one the densities live. Heavy
+    tails are welcome: the nodes reach 1e16 scales out, and there `log_density_p`, the log density of
+    P, is needed as well, since log_ratio + log_density has lost its digits (`from_densities` does
+    that). After a change of variable Gauss' rule is used on intervals short enough for log_ratio to
+    change little over each; both densities must integrate to one by it.
+
+    >>> import numpy as np
+    >>> pair = DensityExperiment(lambda x: x - 0.5, lambda x: -x * x / 2 - np.log(2 * np.pi) / 2)
+    >>> round(pair.divergence(1.0), 6)
+    0.5
+    """
+
+    log_ratio: Callable[[Array], Array]
+    log_density: Callable[[Array], Array]
+    support: tuple[float, float] = (-math.inf, math.inf)
+    centre: float = 0.0
+    scale: float = 1.0
+    log_density_p: Callable[[Array], Array] | None = None
+
+    @classmethod
+    def from_densities(
+        cls,
+        log_p: Callable[[Array], Array],
+        log_q: Callable[[Array], Array],
+        support: tuple[float, float] = (-math.inf, math.inf),
+        centre: float = 0.0,
+        scale: float = 1.0,
+    ) -> DensityExperiment:
+        """From the log densities of P and Q."""
+        return cls(lambda x: log_p(x) - log_q(x), log_q, support, centre, scale, log_p)
+
+    def __post_init__(self) -> None:
+        low, high = self.support
+        if not low < high:
+            raise ValueError(f"support must be an interval (low, high), got {self.support}")
+        if not 0 < self.scale < math.inf:
+            raise ValueError(f"scale must be positive, got {self.scale}")
+        for name, mass in (
+            ("P", self.atoms.p.sum() + self.atoms.p_alone),
+            ("Q", self.atoms.q.sum() + self.atoms.q_alone),
+        ):
+            if not abs(mass - 1) < 1e-6:
+                raise ValueError(
+                    f"the density of {name} integrates to {mass:.6g} instead of one: check log_ratio and "
+                    "log_density, or set centre and scale"
+                )
+
+    @cached_property
+    def atoms(self) -> Atoms:
+        u, width = self._nodes()
+        x, log_slope = self._change_of_variable(u)
+        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+            s, log_q = self._evaluated(self.log_ratio, x), self._evaluated(self.log_density, x)
+            log_p = s + log_q
+            if self.log_density_p is not None:
+                log_p = self._evaluated(self.log_density_p, x)
+            p, q = np.exp(log_p + log_slope) * width, np.exp(log_q + log_slope) * width
+        lost = np.isnan(p)  # -inf + inf: no digits are left of a density this far out
+        return Atoms.sorted_from(s[~lost], p[~lost], q[~lost])
+
+    def _evaluated(self, function: Callable[[Array], Array], x: Array) -> Array:
+        values = np.asarray(function(x), dtype=np.float64)
+        if values.shape != x.shape:
+            raise ValueError("log_ratio and log_density must return an array of the shape they are given")
+        if np.isnan(values).any():
+            raise ValueError(f"log_ratio or log_density is nan at x = {x[np.isnan(values)][0]}")
+        return values
+
+    def _nodes(self) -> tuple[Array, Array]:
+        """Gauss' nodes in u, on intervals halved until log_ratio changes by less than 2 over each."""
+        low, high = {0: (-3.2, 3.2), 1: (-4.5, 37.0), 2: (-37.0, 37.0)}[sum(map(math.isinf, self.support))]
+        edges = np.linspace(low, high, math.ceil((high - low) / 0.2) + 1)
+        for _ in range(30):
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                s = self._evaluated(self.log_ratio, self._change_of_variable(edges)[0])
+                change, nearest = np.abs(np.diff(s)), np.minimum(np.abs(s[1:]), np.abs(s[:-1]))
+            coarse = (change > 2) & (nearest < 2000)
+            if not coarse.any():
+                break
+            edges = np.sort(np.append(edges, (edges[:-1] + edges[1:])[coarse] / 2))
+        rule, weights = np.polynomial.legendre.leggauss(10)
+        half = np.diff(edges)[:, None] / 2
+        return (edges[:-1, None] + half * (1 + rule)).ravel(), (half * weights).ravel()
+
+    def _change_of_variable(self, u: Array) -> tuple[Array, Array]:
+        """x(u), and the log of dx/du."""
+        low, high = self.support
+        if math.isinf(low) and math.isinf(high):
+            x, log_slope = self.centre + self.scale * np.sinh(u), np.log(np.cosh(u)) + math.log(self.scale)
+        elif math.isinf(low) or math.isinf(high):
+            # exp(u - e^-u) meets the finite end doubly exponentially, infinity exponentially.
+            away = self.scale * np.exp(u - np.exp(-u))
+            x = low + away if math.isinf(high) else high - away
+            log_slope = u - np.exp(-u) + np.log1p(np.exp(-u)) + math.log(self.scale)
+        else:
+            inner = 0.5 * math.pi * np.sinh(u)
+            x = 0.5 * (low + high) + 0.5 * (high - low) * np.tanh(inner)
+            log_slope = (
+                math.log(0.25 * math.pi * (high - low)) + np.log(np.cosh(u)) - 2 * np.log(np.cosh(inner))
+            )
+        return x, log_slope
+
+
+@dataclass(frozen=True, eq=False)
+class EmpiricalExperiment(AtomicExperiment):
+    """Held-out scores of a model, as the experiment that their ROC convex hull is.
+
+    Each segment of the hull is an atom: its slope is the likelihood ratio. On the data that the
+    model was fitted to the hull flatters; use held-out scores.
+
+    >>> EmpiricalExperiment([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]).atoms.p.round(3).tolist()
+    [0.333]
+    """
+
+    y_true: Any
+    y_score: Any
+
+    def __post_init__(self) -> None:
+        labels, scores = np.asarray(self.y_true), numbers(self.y_score, "y_score")
+        if labels.ndim != 1 or labels.shape != scores.shape or labels.size == 0:
+            raise ValueError(
+                "y_true and y_score must be vectors of one length, "
+                f"got shapes {labels.shape} and {scores.shape}"
+            )
+        wrong = (labels != 0) & (labels != 1)
+        if wrong.any():
+            raise ValueError(f"labels must be 0 or 1: y_true[{int(np.argmax(wrong))}] is {labels[wrong][0]}")
+        positives = int(np.count_nonzero(labels))
+        if positives in (0, labels.size):
+            raise ValueError(f"both classes are needed, got {positives} positives among {labels.size} labels")
+        object.__setattr__(self, "y_true", labels.astype(bool))
+        object.__setattr__(self, "y_score", scores)
+
+    @cached_property
+    def atoms(self) -> Atoms:
+        order = np.argsort(-self.y_score, kind="stable")
+        scores, labels = self.y_score[order], self.y_true[order]
+        last = np.append(np.nonzero(np.diff(scores))[0], labels.size - 1)  # one point a distinct score
+        hits = np.append(0, np.cumsum(labels)[last])
+        alarms = np.append(0, np.cumsum(~labels)[last])
+        corners = _upper_hull(alarms, hits)
+        p = np.diff(hits[corners]) / hits[-1]
+        q = np.diff(alarms[corners]) / alarms[-1]
+        with np.errstate(divide="ignore"):
+            return Atoms.sorted_from(np.log(p) - np.log(q), p, q)
+
+
+def _upper_hull(x: Array, y: Array) -> list[int]:
+    """Indices of the corners of the upper convex hull of points with rising x and y."""
+    corners: list[int] = []
+    xs, ys = x.tolist(), y.tolist()
+    for i in range(len(xs)):
+        while len(corners) >= 2:
+            a, b = corners[-2], corners[-1]
+            if (xs[b] - xs[a]) * (ys[i] - ys[a]) < (xs[i] - xs[a]) * (ys[b] - ys[a]):
+                break
+            corners.pop()
+        corners.append(i)
+    return corners
+
+
+def _divergence_of_atoms(atoms: Atoms, beta: float) -> float:
+    s, p, q = atoms.s, atoms.p, atoms.q
+    if (atoms.p_alone > 0 and beta >= 1) or (atoms.q_alone > 0 and beta <= 0):
+        return math.inf
+    with np.errstate(over="ignore"):
+        if beta == 1:
+            total = np.sum(p * s - p + q) + atoms.q_alone
+        elif beta == 0:
+            total = np.sum(-q * s + p - q) + atoms.p_alone
+        else:
+            # q phi(t), with q e^s written as p so that neither overflows alone.
+            grown = np.where(s > 0, p * np.exp((beta - 1) * s) - q, q * np.expm1(beta * s))
+            total = np.sum(grown - beta * (p - q)) / (beta * (beta - 1))
+            total += atoms.p_alone / (1 - beta) + (atoms.q_alone / beta if beta else 0.0)
+    return float(total) if math.isfinite(total) else math.inf

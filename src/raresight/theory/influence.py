@@ -1,0 +1,149 @@
+"""What one observation does to a fitted linear rule.
+
+For theta = (w, b) that minimises (1/n) sum_i l(y_i, x~_i.theta), x~ = (x, 1), and
+H = (1/n) sum_i l''(y_i, z_i) x~_i x~_i':
+
+    influence      I_i = -l'(y_i, z_i) H^-1 x~_i
+    leverage       h_i = l''(y_i, z_i) x~_i.H^-1 x~_i / n
+    deletion       theta_{-i} - theta = -I_i / (n (1 - h_i)) + O(1/n^3)
+
+Rows are read in chunks; nothing of size n x n is formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raresight.losses import Loss
+from raresight.losses._numpy_ops import NumpyOps
+
+from .erm import Floats, LinearRule, check_loss, chunks, read_sample
+
+__all__ = ["deletion_effect", "influence", "leverage"]
+
+
+def influence(loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> Floats:
+    """The influence of each row on (w, b): I_i = -l'(y_i, z_i) H^-1 x~_i, of shape (n, d+1).
+
+    The change of the rule, for a unit of weight, when more weight is put on row i. `rule` should
+    minimise the risk of `X` and `y`; see `raresight.theory.erm.empirical_minimiser`.
+
+    >>> from raresight.losses import CrossEntropy
+    >>> from raresight.theory.erm import empirical_minimiser
+    >>> X, y = [[0.0], [0.0], [1.0], [1.0]], [0, 1, 0, 1]
+    >>> rule = empirical_minimiser(CrossEntropy(), X, y)
+    >>> influence(CrossEntropy(), X, y, rule)[:2].round(6).tolist()
+    [[4.0, -4.0], [-4.0, 4.0]]
+    """
+    fit = _Fit(loss, X, y, rule)
+    result = np.empty((fit.n, fit.dim))
+    for rows, block, slope, _ in fit.terms():
+        result[rows] = -slope[:, None] * (block @ fit.inverse)
+    return result
+
+
+def leverage(loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> Floats:
+    """How much of the curvature each row provides: h_i = l''_i x~_i.H^-1 x~_i / n, of shape (n,).
+
+    The leverages sum to d + 1. Negative where a loss that is not convex bends down.
+
+    >>> from raresight.losses import CrossEntropy
+    >>> leverage(CrossEntropy(), [[0.0], [1.0]], [0, 1], LinearRule([0.0], 0.0)).round(12).tolist()
+    [1.0, 1.0]
+    """
+    fit = _Fit(loss, X, y, rule)
+    return np.concatenate([fit.leverage(block, bend) for _, block, _, bend in fit.terms()])
+
+
+def deletion_effect(
+    loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule, leverage_corrected: bool = True
+) -> Floats:
+    """How (w, b) would change if row i were left out, for every row: of shape (n, d+1).
+
+        theta_{-i} - theta ~ -I_i / n,   leverage-corrected  -I_i / (n (1 - h_i)),
+
+    the second being one step of Newton's method on the risk without the row. The relative errors fall
+    like 1/n; the correction is 10 times nearer.
+
+    >>> from raresight.losses import CrossEntropy
+    >>> from raresight.theory.erm import empirical_minimiser
+    >>> X, y = [[0.0], [0.0], [1.0], [1.0]], [0, 1, 0, 1]
+    >>> rule = empirical_minimiser(CrossEntropy(), X, y)
+    >>> deletion_effect(CrossEntropy(), X, y, rule, leverage_corrected=False)[0].round(6).tolist()
+    [-1.0, 1.0]
+    """
+    fit = _Fit(loss, X, y, rule)
+    result = np.empty((fit.n, fit.dim))
+    for rows, block, slope, bend in fit.terms():
+        effect = slope / fit.n
+        if leverage_corrected:
+            rest = 1 - fit.leverage(block, bend)
+            if np.any(rest <= 1e-10):
+                row = rows.start + int(np.argmin(rest))
+                raise ValueError(
+                    f"row {row} has leverage 1: without it H is singular and the rule is not determined"
+                )
+            effect = effect / rest
+        result[rows] = effect[:, None] * (block @ fit.inverse)
+    return result
+
+
+class _Fit:
+    """A rule on its data: the derivatives of the loss row by row, and H^-1."""
+
+    def __init__(self, loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> None:
+        check_loss(loss)
+        points, self.labels = read_sample(X, y)
+        self.loss, self.points = loss, points
+        self.n, self.dim = points.shape[0], points.shape[1] + 1
+        if rule.w.size != points.shape[1]:
+            raise ValueError(f"a rule in {rule.w.size} dimensions does not fit X of shape {points.shape}")
+        self.theta = np.append(rule.w, rule.b)
+        self.inverse = self._invert(self._hessian())
+
+    def terms(self) -> Iterator[tuple[slice, Floats, Floats, Floats]]:
+        """Rows, their points with a one, and the first and second derivative of their loss."""
+        for rows, block in chunks(self.points):
+            z = block @ self.theta
+            with NumpyOps.guard():
+                _, slope, bend = self.loss._labelled(NumpyOps, z, self.labels[rows], 2)
+            yield rows, block, slope, bend
+
+    def leverage(self, block: Floats, bend: Floats) -> Floats:
+        """h of the rows of a chunk."""
+        return np.asarray(bend * ((block @ self.inverse) * block).sum(axis=1) / self.n, dtype=np.float64)
+
+    def _hessian(self) -> Floats:
+        total = np.zeros((self.dim, self.dim))
+        for _, block, _, bend in self.terms():
+            total += block.T @ (bend[:, None] * block)
+        return np.asarray(total / self.n)
+
+    def _invert(self, hessian: Floats) -> Floats:
+        # Judged with a unit diagonal, so that columns in very different units do not look singular.
+        diagonal = np.diag(hessian)
+        if not (np.isfinite(hessian).all() and np.all(diagonal > 0)):
+            raise ValueError(self._complaint(f"its diagonal is {_short(diagonal)}"))
+        unit = np.sqrt(diagonal)
+        scaled = hessian / np.outer(unit, unit)
+        values, vectors = np.linalg.eigh(scaled)
+        if values[0] <= 1e-12 * values[-1]:
+            combination = _short(vectors[:, 0] / unit)
+            raise ValueError(
+                self._complaint(f"the columns of X and a one, combined by {combination}, (nearly) vanish")
+                if values[0] >= -1e-12 * values[-1]
+                else self._complaint(f"the risk falls along {combination}: the rule is no minimum")
+            )
+        result: Floats = (vectors / values) @ vectors.T / np.outer(unit, unit)
+        return result
+
+    def _complaint(self, reason: str) -> str:
+        return f"H = (1/n) sum l'' x~ x~' of {self.loss} is not positive definite: {reason}"
+
+
+def _short(values: NDArray[Any]) -> list[float]:
+    return [float(f"{value:.4g}") for value in values]

@@ -1,0 +1,281 @@
+"""Theorem 2, corrected: the linear rule that a loss tends to as the minority vanishes.
+
+As the prior falls the intercept goes to -infinity, and only the tails of the loss there count:
+
+    -l'(1, z) ~ a e^(-u z),    l'(0, z) ~ c e^(k z)      as z -> -infinity.
+
+With the log-MGFs K+ and K- of the two classes, stationarity in w and b becomes
+
+    K+'(-u w) = K-'(k w),    (u + k) b = log rho + log(a/c) + K+(-u w) - K-(k w),
+
+the first of which makes v = k w, r = u/k, the minimiser of J(v) = K+(-r v)/r + K-(v) (at r = 0 of
+K-(v) - v.mu+). J is strictly convex for r >= 0; for r < 0 it is a difference of convex functions
+and may fall without limit. The erf loss has a Gaussian tail and a form of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raresight.losses import (
+    LDAM,
+    TBL,
+    Alpha,
+    ClassWeighted,
+    CrossEntropy,
+    Erf,
+    Focal,
+    LogitAdjusted,
+    Loss,
+    Poly,
+    Squared,
+    VectorScaling,
+)
+from raresight.losses.alpha import tuning
+
+from .erm import Evaluation, Floats, LinearRule, Minimum, check_loss, minimise, read_only, solve
+
+if TYPE_CHECKING:
+    from .gaussian import GaussianMixture
+
+__all__ = ["LimitingRule", "limiting_rule"]
+
+_TOLERANCE = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class LimitingRule:
+    """The limit of a loss's population minimiser as the prior goes to zero; see `limiting_rule`.
+
+    `w` is the limit of w; for the erf loss, whose w vanishes, that of |b| w. `at(prior)` is the rule
+    that the limit suggests at a prior.
+    """
+
+    w: Floats
+    offset: float
+    slope: float
+    shift: float = 0.0
+    is_probit: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "w", read_only(self.w))
+
+    def at(self, prior: float) -> LinearRule:
+        """The rule that the limit suggests at a prior.
+
+            b = slope (log rho + offset) - shift;   for erf, before the shift and with w/|b|,
+            b^2/2 + log|b| + log(2 pi)/2 = -(log rho + offset).
+
+        >>> from raresight.losses import CrossEntropy
+        >>> from raresight.theory.gaussian import GaussianMixture
+        >>> minority, majority = (GaussianMixture([1.0], [[m]], [[[1.0]]]) for m in (1.0, 0.0))
+        >>> rule = limiting_rule(CrossEntropy(), minority, majority).at(0.5)  # log rho = 0
+        >>> rule.w.tolist(), rule.b
+        ([1.0], -0.5)
+        """
+        log_odds = check_prior(prior) + self.offset
+        if self.is_probit:
+            size = _probit_intercept(-log_odds)
+            return LinearRule(self.w / size, -size - self.shift, prior=prior)
+        return LinearRule(self.w, self.slope * log_odds - self.shift, prior=prior)
+
+
+def limiting_rule(loss: Loss, minority: GaussianMixture, majority: GaussianMixture) -> LimitingRule:
+    """The corrected Theorem 2: where `population_minimiser` goes as the prior goes to zero.
+
+    With theta the solution of K-'(theta) = mu+ (K the log-MGF of a class) and u = 1/alpha - 1:
+
+        cross entropy, LDAM, poly, vector scaling, focal    w -> theta/k,  k the decay of l'(0, z)
+        erf                                                 |b| w -> theta
+        alpha, TBL    K+'(-u w) = K-'(w),  b = alpha [log rho - C + K+(-u w) - K-(w)]
+        squared (Brier)    K+'(w) = K-'(2 w),  b = log rho + K+(w) - K-(2 w)
+
+    Logit adjustment shifts b, class weights change rho. For alpha > 1 and squared a finite limit
+    needs a majority wide enough: S- > |r| S+ with |r| = 1 - 1/alpha (1/2 for squared).
+
+    >>> from raresight.losses import Alpha
+    >>> from raresight.theory.gaussian import GaussianMixture
+    >>> minority, majority = (GaussianMixture([1.0], [[m]], [[[1.0]]]) for m in (2.0, 0.0))
+    >>> limiting_rule(Alpha(0.5), minority, majority).w.round(12).tolist()
+    [1.0]
+    """
+    check_loss(loss)
+    check_dimensions(minority, majority)
+    base, shift, log_weight = _unwrap(loss)
+    if isinstance(base, Erf):
+        theta = _solve(0.0, minority, majority, loss)
+        return LimitingRule(theta, log_weight - majority.log_mgf(theta)[0], 1.0, shift, is_probit=True)
+    tail = _tail(base, loss)
+    v = _solve(tail.growth / tail.decay, minority, majority, loss)
+    w = v / tail.decay
+    balance = minority.log_mgf(-tail.growth * w)[0] - majority.log_mgf(v)[0]
+    return LimitingRule(w, tail.log_ratio + log_weight + balance, 1 / (tail.growth + tail.decay), shift)
+
+
+def check_prior(prior: float) -> float:
+    """log rho of a prior strictly between 0 and 1."""
+    value = float(prior)
+    if not 0 < value < 1:
+        raise ValueError(f"prior must lie strictly between 0 and 1, got {prior}")
+    return math.log(value) - math.log1p(-value)
+
+
+def check_dimensions(minority: GaussianMixture, majority: GaussianMixture) -> None:
+    if minority.dim != majority.dim:
+        raise ValueError(f"the minority has {minority.dim} dimensions and the majority {majority.dim}")
+
+
+# ---- tails -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """-l'(1, z) ~ a e^(-growth z) and l'(0, z) ~ c e^(decay z) as z -> -inf; log_ratio = log(a/c)."""
+
+    growth: float
+    decay: float
+    log_ratio: float
+
+
+def _unwrap(loss: Loss) -> tuple[Loss, float, float]:
+    """The loss inside compositions, what they add to its score, and log(w+/w-)."""
+    shift = log_weight = 0.0
+    while isinstance(loss, (LogitAdjusted, ClassWeighted)):
+        if isinstance(loss, LogitAdjusted):
+            shift += loss.shift
+        else:
+            log_weight += math.log(loss.weights[1] / loss.weights[0])
+        loss = loss.base
+    return loss, shift, log_weight
+
+
+def _tail(base: Loss, loss: Loss) -> _Tail:
+    if isinstance(base, CrossEntropy):
+        return _Tail(0.0, 1.0, 0.0)
+    if isinstance(base, Alpha):
+        return _Tail(tuning(base.alpha), 1.0, 0.0)
+    if isinstance(base, TBL):
+        return _Tail(tuning(base.alpha), 1.0, -base.C)
+    if isinstance(base, Focal):
+        return _Tail(0.0, 1 + base.gamma, -math.log1p(base.gamma))
+    if isinstance(base, Poly):
+        # At epsilon = -1 the slope q (1 + epsilon p) is q^2: another order of decay.
+        return _Tail(0.0, 2.0, 0.0) if base.epsilon == -1 else _Tail(0.0, 1.0, -math.log1p(base.epsilon))
+    if isinstance(base, Squared):
+        return _Tail(-1.0, 2.0, 0.0)
+    if isinstance(base, VectorScaling) and base.delta is not None:
+        # iota_pos moves the corner of l(1, z), which the limit leaves behind.
+        ratio = math.log(base.delta) - math.log(base.delta_neg) - base.iota_neg
+        return _Tail(0.0, base.delta_neg, ratio)
+    if isinstance(base, LDAM):
+        return _Tail(0.0, base.scale, -base.scale * base.margins[0])
+    raise ValueError(
+        f"the limiting rule of {loss} is not known; supported are crossentropy, erf, alpha, tbl, focal, "
+        "poly, vectorscaling, ldam, squared, and logitadjusted and classweighted of these"
+    )
+
+
+def _probit_intercept(target: float) -> float:
+    """The x > 0 with x^2/2 + log x + log(2 pi)/2 = target, by Newton's method in log x."""
+    goal = target - 0.5 * math.log(2 * math.pi)
+    log_x = 0.5 * math.log(2 * goal) if goal > 1 else min(goal, 0.0)
+    for _ in range(60):
+        square = math.exp(2 * log_x)
+        step = (square / 2 + log_x - goal) / (square + 1)
+        log_x -= step
+        if abs(step) <= 1e-15 * (1 + abs(log_x)):
+            break
+    return math.exp(log_x)
+
+
+# ---- the programme min J(v) --------------------------------------------------------------
+
+
+def _solve(r: float, minority: GaussianMixture, majority: GaussianMixture, loss: Loss) -> Floats:
+    """The minimiser of J(v) = K+(-r v)/r + K-(v), r > -1."""
+    centre, root = common_frame(minority, majority)
+    inside = minority.in_frame(centre, root), majority.in_frame(centre, root)
+    if r < 0:
+        _need_wide_majority(-r, *inside, loss)
+    minima = [_minimise_programme(r, *inside, start) for start in _starts(r, *inside)]
+    usable = [minimum for minimum in minima if minimum.gradient_norm <= _TOLERANCE]
+    if not usable:
+        best = min(minimum.gradient_norm for minimum in minima)
+        raise RuntimeError(f"{loss}: the limiting programme stopped at a relative gradient of {best:.2g}")
+    lowest = min(usable, key=lambda minimum: minimum.evaluation.value)
+    return solve(root.T, lowest.point)
+
+
+def common_frame(minority: GaussianMixture, majority: GaussianMixture) -> tuple[Floats, Floats]:
+    """Centre c and root L of coordinates x = c + L x' in which the two classes have unit size.
+
+    Newton's method does not care about units, but its tests of convergence do.
+    """
+    spread = (minority.covariance + majority.covariance) / 2
+    return majority.mean, np.asarray(np.linalg.cholesky(spread), dtype=np.float64)
+
+
+def _minimise_programme(
+    r: float, minority: GaussianMixture, majority: GaussianMixture, start: Floats
+) -> Minimum:
+    def evaluate(v: Floats) -> Evaluation:
+        value, gradient, hessian = majority.log_mgf(v)
+        if r == 0:
+            gain, pull = float(v @ minority.mean), minority.mean
+        else:
+            inner, pull, bend = minority.log_mgf(-r * v)
+            gain, hessian = -inner / r, hessian + r * bend
+        scale = float(np.linalg.norm(pull) + np.linalg.norm(gradient)) + 1.0  # one is the classes' own size
+        return Evaluation(value - gain, gradient - pull, hessian, scale)
+
+    return minimise(evaluate, start, tolerance=_TOLERANCE, goal=1e-15)
+
+
+def _starts(r: float, minority: GaussianMixture, majority: GaussianMixture) -> list[Floats]:
+    """Zero suffices for the convex programme; for r < 0, also what each pair of clusters would give."""
+    starts = [np.zeros(minority.dim)]
+    if r < 0:
+        for mean, covariance in zip(minority.means, minority.covariances):
+            for other, spread in zip(majority.means, majority.covariances):
+                pencil = spread + r * covariance
+                if np.linalg.eigvalsh(pencil)[0] > 0:
+                    starts.append(solve(pencil, mean - other))
+    return starts
+
+
+def _need_wide_majority(
+    size: float, minority: GaussianMixture, majority: GaussianMixture, loss: Loss
+) -> None:
+    """J grows in every direction iff max_i e.S-_i e > size max_j e.S+_j e for every e."""
+    for j, covariance in enumerate(minority.covariances):
+        forms = majority.covariances - size * covariance
+        if not _some_form_is_positive_everywhere(forms):
+            raise ValueError(
+                f"{loss} has no finite limit here: it needs S- > {size:.4g} S+ in every direction, and "
+                f"component {j} of the minority is too wide; |w| grows without limit as the prior vanishes"
+            )
+
+
+def _some_form_is_positive_everywhere(forms: Floats) -> bool:
+    """Whether max_i e.A_i e > 0 for every direction e.
+
+    A positive definite average of the forms proves it, a direction that no form likes refutes it.
+    The average is improved by multiplicative weights: up with the forms that are large along the
+    direction in which the average is smallest. What neither proves counts as refuted.
+    """
+    weights = np.full(len(forms), 1 / len(forms))
+    largest = float(np.abs(forms).max())
+    for _ in range(1000):
+        values, vectors = np.linalg.eigh(np.tensordot(weights, forms, axes=1))
+        if values[0] > 1e-12 * largest:
+            return True
+        along = np.einsum("i,kij,j->k", vectors[:, 0], forms, vectors[:, 0])
+        if along.max() <= 1e-12 * largest:
+            return False
+        weights = weights * np.exp(0.5 * (along - along.max()) / largest)
+        weights /= weights.sum()
+    return False

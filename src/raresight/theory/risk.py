@@ -1,0 +1,199 @@
+"""Pointwise risk, Bayes risk, and the f-functions of a loss.
+
+With G(a, b) = inf_z a l(1, z) + b l(0, z), the Bayes risk is L(eta) = G(eta, 1 - eta) and the
+f-function of the prior pi is f(t) = G(pi, 1 - pi) - G(pi t, 1 - pi). Everything is computed from
+logarithms of the loss's terms, so that priors of 1e-300 are as good as any.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..losses import (
+    LDAM,
+    TBL,
+    Alpha,
+    CrossEntropy,
+    Erf,
+    Focal,
+    LogitAdjusted,
+    Loss,
+    Poly,
+    Squared,
+    VectorScaling,
+)
+from ..losses._numpy_ops import NumpyOps
+from ._inputs import Array, as_given, log_odds_of, need_binary_link, numbers, probabilities
+from .weight import WeightDensity, quadrature
+
+__all__ = [
+    "bayes_risk",
+    "centred_f_function",
+    "f_function",
+    "limiting_f_function",
+    "pointwise_risk",
+]
+
+
+def pointwise_risk(loss: Loss, eta: Any, z: Any) -> Any:
+    """The expected loss of score z where P(y=1) = eta: eta l(1, z) + (1 - eta) l(0, z).
+
+    >>> from raresight.losses import CrossEntropy
+    >>> round(float(pointwise_risk(CrossEntropy(), 0.5, 0.0)), 6)
+    0.693147
+    """
+    share, score = np.broadcast_arrays(numbers(eta, "eta"), numbers(z, "z"))
+    wrong = ~((share >= 0) & (share <= 1))
+    if wrong.any():
+        raise ValueError(f"eta must lie in [0, 1], got {share[wrong].flat[0]}")
+    positive = loss.value(score, np.ones(score.shape))
+    negative = loss.value(score, np.zeros(score.shape))
+    return as_given(np.asarray(share * positive + (1 - share) * negative))
+
+
+def bayes_risk(loss: Loss, eta: Any = None, *, log_odds: Any = None) -> Any:
+    """The least pointwise risk, L(eta) = min_z eta l(1, z) + (1 - eta) l(0, z).
+
+    Give `eta`, or `log_odds` = log(eta/(1 - eta)) for an eta far below 1e-300.
+
+    >>> from raresight.losses import Squared
+    >>> round(float(bayes_risk(Squared(), 0.25)), 6)
+    0.1875
+    """
+    need_binary_link(loss, "bayes_risk")
+    if (eta is None) == (log_odds is None):
+        raise TypeError("bayes_risk takes either eta or log_odds")
+    if log_odds is None:
+        share = numbers(eta, "eta")
+        wrong = ~((share >= 0) & (share <= 1))
+        if wrong.any():
+            raise ValueError(f"eta must lie in [0, 1], got {share[wrong].flat[0]}")
+        inner = (share > 0) & (share < 1)
+        safe = np.where(inner, share, 0.5)
+        return as_given(np.where(inner, _bayes_risk(loss, log_odds_of(safe)), 0.0))
+    return as_given(_bayes_risk(loss, numbers(log_odds, "log_odds")))
+
+
+def _bayes_risk(loss: Loss, log_odds: Array) -> Array:
+    return _least_cost(loss, -np.logaddexp(0, -log_odds), -np.logaddexp(0, log_odds))
+
+
+def _least_cost(loss: Loss, log_a: Array, log_b: Array) -> Array:
+    """G(a, b), from the logarithms of a and b."""
+    ops = NumpyOps
+    with ops.guard():
+        z = loss._score(ops, np.asarray(log_a - log_b))
+        cost = np.exp(log_a + loss._log_value(ops, z, 1)) + np.exp(log_b + loss._log_value(ops, z, 0))
+    return np.asarray(cost)
+
+
+def f_function(loss: Loss, t: Any, prior: Any) -> Any:
+    """f(t) = G(pi, 1 - pi) - G(pi t, 1 - pi), t = dP/dQ: convex, f(1) = 0.
+
+    Statistical information is its expectation under Q.
+
+    >>> from raresight.losses import CrossEntropy
+    >>> round(float(f_function(CrossEntropy(), 2.0, 0.01)), 6)
+    -0.042239
+    """
+    need_binary_link(loss, "f_function")
+    ratio, pi = np.broadcast_arrays(_ratios(t), probabilities(prior, "prior"))
+    log_prior, log_rest = np.log(pi), np.log1p(-pi)
+    with np.errstate(divide="ignore"):
+        log_t = np.log(ratio)
+    seen = ratio > 0  # nothing is lost on a point that the positives never reach
+    moved = _least_cost(loss, log_prior + np.where(seen, log_t, 0.0), log_rest)
+    return as_given(_least_cost(loss, log_prior, log_rest) - np.where(seen, moved, 0.0))
+
+
+def centred_f_function(loss: Loss, t: Any, prior: Any) -> Any:
+    """The regret of predicting the prior where the likelihood ratio is t; never negative.
+
+        f*(t) = pi t [l(1, z_pi) - l(1, z_t)] + (1 - pi) [l(0, z_pi) - l(0, z_t)]
+              = f(t) - f'(1) (t - 1)
+
+    The part of f that is linear in t - 1 has no expectation under Q and carries no information;
+    this is what is left. Computed as the integral of w(s) (t - e^s) over s from 0 to log t, w the
+    loss's weight density at the prior, so that nothing cancels however small the prior.
+
+    >>> from raresight.losses import Squared
+    >>> round(float(centred_f_function(Squared(), 2.0, 0.01) / 0.01**2), 3)
+    0.97
+    """
+    need_binary_link(loss, "centred_f_function")
+    ratio, pi = np.broadcast_arrays(_ratios(t), probabilities(prior, "prior"))
+    result = np.array([_regret(loss, float(a), float(b)) for a, b in zip(ratio.flat, pi.flat, strict=True)])
+    return as_given(result.reshape(ratio.shape))
+
+
+def _regret(loss: Loss, t: float, prior: float) -> float:
+    log_rho = float(log_odds_of(np.array(prior)))
+    if t == 0:
+        with NumpyOps.guard():
+            z = loss._score(NumpyOps, np.asarray(log_rho))
+            return float(np.exp(np.log1p(-prior) + loss._log_value(NumpyOps, z, 0)))
+    s = float(np.log(t))
+    if s == 0:
+        return 0.0
+    edges = np.array([min(s, 0.0), max(s, 0.0)])
+    kernel = (lambda x: t - np.exp(x)) if s > 0 else (lambda x: np.exp(x) - t)
+    weight = WeightDensity(loss, np.array([prior]))
+    return float(quadrature(weight, edges).integrate(kernel)[0, 0])
+
+
+def limiting_f_function(loss: Loss, t: Any, prior: Any) -> Any:
+    """The paper's Table 1, with TBL, erf and LDAM added: what f(t) tends to as the prior vanishes.
+
+    For cross entropy, poly, LDAM and logit-adjusted cross entropy -pi log(pi) (1 - t); focal: that
+    over 1 + gamma; vector scaling: that times delta; erf: pi sqrt(-2 log pi) (1 - t); squared:
+    pi (1 - t); alpha < 1: pi^alpha (1 - t^alpha)/(1 - alpha); TBL: e^(-alpha C) times that. All but
+    the last two are linear in t: they carry no information (see `centred_f_function`). For alpha
+    above 1 the loss is bounded and the limit pi (1 - t) times that bound.
+
+    >>> from raresight.losses import Alpha
+    >>> round(float(limiting_f_function(Alpha(0.5), 4.0, 1e-4)), 6)
+    -0.02
+    """
+    ratio, pi = np.broadcast_arrays(_ratios(t), probabilities(prior, "prior"))
+    return as_given(np.asarray(_limit(loss, ratio, pi)))
+
+
+def _limit(loss: Loss, t: Array, pi: Array) -> Array:
+    if isinstance(loss, LogitAdjusted):
+        return _limit(loss.base, t, pi)  # a shift of the score is absorbed by the minimisation
+    leading = -pi * np.log(pi) * (1 - t)
+    if isinstance(loss, (Alpha, TBL)):
+        damping = np.exp(-loss.alpha * loss.C) if isinstance(loss, TBL) else 1.0
+        if loss.alpha < 1:
+            return np.asarray(damping * pi**loss.alpha * (1 - t**loss.alpha) / (1 - loss.alpha))
+        if loss.alpha == 1:
+            return np.asarray(damping * leading)
+        bound = np.exp(-loss.C) if isinstance(loss, TBL) else 1.0
+        return np.asarray(bound * pi * (1 - t) / (1 - 1 / loss.alpha))
+    if isinstance(loss, (CrossEntropy, Poly, LDAM)) and loss.takes_score:
+        return np.asarray(leading)
+    if isinstance(loss, Focal):
+        return np.asarray(leading / (1 + loss.gamma))
+    if isinstance(loss, VectorScaling) and loss.takes_score:
+        assert loss.delta is not None
+        return np.asarray(leading * loss.delta / loss.delta_neg)
+    if isinstance(loss, Erf):
+        return np.asarray(pi * np.sqrt(-2 * np.log(pi)) * (1 - t))
+    if isinstance(loss, Squared):
+        return np.asarray(pi * (1 - t))
+    raise ValueError(
+        f"no limiting f-function is known for {loss}: known are crossentropy, squared, erf, focal, poly, "
+        "vectorscaling and ldam of a binary score, alpha, tbl, and logit adjustment of these"
+    )
+
+
+def _ratios(t: Any) -> Array:
+    ratio = numbers(t, "t")
+    wrong = ~((ratio >= 0) & (ratio < np.inf))
+    if wrong.any():
+        raise ValueError(
+            f"t is a likelihood ratio and must be finite and not negative, got {ratio[wrong].flat[0]}"
+        )
+    return ratio
