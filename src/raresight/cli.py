@@ -115,7 +115,7 @@ def paper(
 
     for part in NAMES if name == "all" else (name,):
         with Console(stderr=True).status(part) as status:
-            paths = reproduce(part, out, seed, lambda message, part=part: status.update(f"{part}: {message}"))  # type: ignore[misc]
+            paths = reproduce(part, out, seed, status.update)
         for path in paths:
             typer.echo(path)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from . import _parameters as check
 from ._arrays import Array, Ops
+from .composed import ComposedLoss
 from .contract import Loss
 from .margin import log_normalise
 
@@ -37,7 +38,7 @@ def effective_number_weights(class_counts: Sequence[float] | Any, beta: float = 
 
 
 @dataclass(frozen=True)
-class ClassWeighted(Loss):
+class ClassWeighted(ComposedLoss):
     """Any loss with a weight for each class: w_y base(y, z).
 
     `weights` are (w_neg, w_pos) for a binary score, or K weights for K logits. The link undoes the
@@ -54,27 +55,11 @@ class ClassWeighted(Loss):
     formula: ClassVar[str] = "weight_y base(y, z)"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, Loss):
-            raise TypeError(f"ClassWeighted: base must be a loss, got {self.base!r}")
         weights = check.numbers(self.weights, "weights", "ClassWeighted")
         if len(weights) < 2:
             raise ValueError(f"ClassWeighted: at least 2 weights are needed, got {len(weights)}")
-        n = self.base.n_classes
-        if n not in (None, len(weights)) and not (n == 1 and len(weights) == 2):
-            raise ValueError(f"ClassWeighted: {len(weights)} weights for {self.base}, a loss of {n} classes")
         object.__setattr__(self, "weights", weights)
-
-    @property
-    def is_monotone(self) -> bool:
-        return self.base.is_monotone
-
-    @property
-    def is_convex(self) -> bool:
-        return self.base.is_convex
-
-    @property
-    def has_unique_minimiser(self) -> bool:
-        return self.base.has_unique_minimiser
+        self._check_base(len(weights), "weights")
 
     @property
     def takes_score(self) -> bool:
@@ -82,7 +67,7 @@ class ClassWeighted(Loss):
 
     @property
     def n_classes(self) -> int | None:
-        return 1 if self.base.n_classes == 1 else len(self.weights)
+        return self._classes_with(len(self.weights))
 
     def _labelled(self, ops: Ops, z: Array, y: Array, order: int) -> tuple[Array, ...]:
         weight = ops.choose(y, self.weights[1], self.weights[0])

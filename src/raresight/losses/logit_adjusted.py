@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 from . import _parameters as check
 from ._arrays import Array, Ops
+from .composed import ComposedLoss
 from .contract import Loss
 
 __all__ = ["LogitAdjusted"]
 
 
 @dataclass(frozen=True)
-class LogitAdjusted(Loss):
+class LogitAdjusted(ComposedLoss):
     """Logit adjustment (Menon et al., 2021) of any loss: the base loss of logits plus tau log prior.
 
     Binary score: base(z + tau log rho), rho = prior/(1 - prior), with `prior` = P(y=1) a float.
@@ -33,16 +34,9 @@ class LogitAdjusted(Loss):
     formula: ClassVar[str] = "base(z + tau log rho), rho = prior/(1-prior)"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, Loss):
-            raise TypeError(f"LogitAdjusted: base must be a loss, got {self.base!r}")
         object.__setattr__(self, "tau", check.finite(self.tau, "tau", "LogitAdjusted"))
         object.__setattr__(self, "prior", _read_prior(self.prior))
-        if isinstance(self.prior, tuple):
-            n = self.base.n_classes
-            if n not in (None, len(self.prior)) and not (n == 1 and len(self.prior) == 2):
-                raise ValueError(
-                    f"LogitAdjusted: {len(self.prior)} priors for {self.base}, a loss of {n} classes"
-                )
+        self._check_base(len(self.class_priors), "priors")
 
     @property
     def class_priors(self) -> tuple[float, ...]:
@@ -50,24 +44,12 @@ class LogitAdjusted(Loss):
         return self.prior if isinstance(self.prior, tuple) else (1 - self.prior, self.prior)
 
     @property
-    def is_monotone(self) -> bool:
-        return self.base.is_monotone
-
-    @property
-    def is_convex(self) -> bool:
-        return self.base.is_convex
-
-    @property
-    def has_unique_minimiser(self) -> bool:
-        return self.base.has_unique_minimiser
-
-    @property
     def takes_score(self) -> bool:
         return self.base.takes_score and len(self.class_priors) == 2
 
     @property
     def n_classes(self) -> int | None:
-        return 1 if self.base.n_classes == 1 else len(self.class_priors)
+        return self._classes_with(len(self.class_priors))
 
     @property
     def shift(self) -> float:

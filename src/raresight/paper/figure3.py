@@ -10,7 +10,7 @@ from ..losses import Alpha, CrossEntropy, Focal, Loss, Poly, VectorScaling
 from ..report.lines import draw_line
 from ..theory.gaussian import linear_auc, population_minimiser
 from .mixtures import paper_mixture
-from .output import COLOURS, figure_with_axes, save_figure, write_rows
+from .output import COLOURS, figure_with_axes, save_figure, short_label, write_rows
 
 LEFT: tuple[Loss, ...] = (CrossEntropy(), Focal(2.0), Focal(5.0), Poly(-0.5), Poly(1.0), VectorScaling(0.5))
 RIGHT: tuple[Loss, ...] = (CrossEntropy(), *(Alpha(alpha) for alpha in (0.9, 0.7, 0.5, 0.4, 0.3)))
@@ -40,14 +40,10 @@ def run(out: Path, seed: int, tell: Callable[[str], None]) -> list[Path]:
                 }
             )
             draw_line(
-                ax, rule, label=f"{_short(loss)}: {rule.angle:.1f} deg", color=COLOURS[i % len(COLOURS)]
+                ax, rule, label=f"{short_label(loss)}: {rule.angle:.1f} deg", color=COLOURS[i % len(COLOURS)]
             )
         ax.set(xlim=(-8, 6), ylim=(-7, 7))
         ax.legend(fontsize=8, loc="upper left", title="angle of w (180: vertical line)", title_fontsize=8)
     axes[0].set(title="cross entropy, focal, poly, vector scaling")
     axes[1].set(title="alpha loss")
     return [write_rows(out / "figure3.csv", rows), *save_figure(figure, out / "figure3")]
-
-
-def _short(loss: Loss) -> str:
-    return str(loss).split(",")[0].rstrip(")") + (")" if "(" in str(loss) else "")

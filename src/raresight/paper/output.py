@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..report.loss_figure import COLOURS, figure_class
+from ..report.loss_figure import COLOURS, figure_class, short_label
 
-__all__ = ["COLOURS", "figure_with_axes", "save_figure", "write_rows"]
+__all__ = ["COLOURS", "figure_with_axes", "save_figure", "short_label", "write_rows"]
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:

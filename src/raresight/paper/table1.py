@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..losses import LDAM, TBL, Alpha, CrossEntropy, Erf, Focal, Loss, Poly, Squared, VectorScaling
 from ..theory import GaussianExperiment, divergence, f_function, limiting_f_function, statistical_information
-from .output import COLOURS, figure_with_axes, save_figure, write_rows
+from .output import COLOURS, figure_with_axes, save_figure, short_label, write_rows
 
 LOSSES: tuple[tuple[Loss, str, float, float], ...] = (
     # loss, its entry of Table 1, and the index and constant of the information's leading order
@@ -30,7 +31,7 @@ T = 2.0
 
 def run(out: Path, seed: int, tell: Callable[[str], None]) -> list[Path]:
     experiment = GaussianExperiment(1.0)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for loss, entry, beta, c in LOSSES:
         tell(str(loss))
         for prior in PRIORS:
@@ -60,9 +61,9 @@ def run(out: Path, seed: int, tell: Callable[[str], None]) -> list[Path]:
             "linestyle": "-" if i < len(COLOURS) else "--",
             "marker": ".",
         }
-        x = [-math.log10(float(row["prior"])) for row in own]  # type: ignore[arg-type]
-        left.plot(x, [abs(float(row["f_ratio"]) - 1) + 1e-17 for row in own], label=_short(loss), **style)  # type: ignore[arg-type]
-        right.plot(x, [abs(float(row["information_ratio"]) - 1) + 1e-17 for row in own], **style)  # type: ignore[arg-type]
+        x = [-math.log10(row["prior"]) for row in own]
+        left.plot(x, [abs(row["f_ratio"] - 1) + 1e-17 for row in own], label=short_label(loss), **style)
+        right.plot(x, [abs(row["information_ratio"] - 1) + 1e-17 for row in own], **style)
     left.set(title="Table 1: |f / limit - 1| at t = 2", xlabel="-log10 prior", yscale="log", ylim=(1e-17, 10))
     right.set(
         title="information: |Delta L / leading order - 1|",
@@ -80,7 +81,3 @@ def _leading(loss: Loss, prior: float, beta: float, c: float) -> float:
         z = float(loss.score(math.log(prior) - math.log1p(-prior)))
         return math.exp(2 * math.log(prior) + 0.5 * z * z + 0.5 * math.log(2 * math.pi))
     return float(c * np.power(prior, beta))
-
-
-def _short(loss: Loss) -> str:
-    return str(loss) if len(str(loss)) < 30 else f"{str(loss).split(',')[0]},...)"

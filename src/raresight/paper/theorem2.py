@@ -12,7 +12,7 @@ from ..losses import TBL, Alpha, CrossEntropy, Erf, Focal, Loss, Poly, VectorSca
 from ..theory.gaussian import linear_auc, population_minimiser
 from ..theory.limits import limiting_rule
 from .mixtures import paper_mixture, single_clusters
-from .output import COLOURS, figure_with_axes, save_figure, write_rows
+from .output import COLOURS, figure_with_axes, save_figure, short_label, write_rows
 
 LOSSES: tuple[Loss, ...] = (
     CrossEntropy(),
@@ -55,12 +55,8 @@ def run(out: Path, seed: int, tell: Callable[[str], None]) -> list[Path]:
                     }
                 )
             style = {"color": COLOURS[i % len(COLOURS)], "linestyle": "-" if i < len(COLOURS) else "--"}
-            ax.loglog(PRIORS, gaps, marker=".", label=_short(loss), **style)
+            ax.loglog(PRIORS, gaps, marker=".", label=short_label(loss), **style)
         ax.set(title=name, xlabel="prior", ylabel="|w - limit| / |w|")
         ax.invert_xaxis()
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8)
     return [write_rows(out / "theorem2.csv", rows), *save_figure(figure, out / "theorem2")]
-
-
-def _short(loss: Loss) -> str:
-    return str(loss) if len(str(loss)) < 30 else f"{str(loss).split(',')[0]},...)"

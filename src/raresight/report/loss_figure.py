@@ -10,7 +10,7 @@ import numpy as np
 
 from ..losses import Loss
 
-__all__ = ["COLOURS", "draw_losses", "figure_class"]
+__all__ = ["COLOURS", "draw_losses", "figure_class", "short_label"]
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart; dashes tell the rest.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -37,7 +37,7 @@ def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
     for i, loss in enumerate(losses):
         value, gradient = loss.derivatives(z, positive, order=1)
         style = {
-            "label": _label(loss),
+            "label": short_label(loss),
             "color": COLOURS[i % len(COLOURS)],
             "linestyle": _DASHES[i // len(COLOURS) % len(_DASHES)],
             "linewidth": 2.2 if loss.name == "tbl" else 1.4,
@@ -60,7 +60,7 @@ def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
     return target
 
 
-def _label(loss: Loss) -> str:
+def short_label(loss: Loss) -> str:
     """The loss's text; a long one with its first parameter alone."""
     text = str(loss)
     return text if len(text) <= 34 else f"{text.split(',')[0]},...)"
