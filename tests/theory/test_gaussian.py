@@ -67,7 +67,9 @@ def vector(rule: LinearRule) -> np.ndarray:
     return np.append(rule.w, rule.b)
 
 
-def panel_risk(loss: Loss, minority: GaussianMixture, majority: GaussianMixture, prior: float, theta) -> float:
+def panel_risk(
+    loss: Loss, minority: GaussianMixture, majority: GaussianMixture, prior: float, theta
+) -> float:
     """The population risk by Gauss-Legendre panels: nothing in common with the trapezoid rule."""
     nodes, weights = np.polynomial.legendre.leggauss(16)
     total = 0.0
@@ -229,7 +231,7 @@ def test_prior_beyond_a_half_is_the_mirror_image():
 @pytest.mark.parametrize("loss", [CrossEntropy(), Squared(), TBL(0.6, 1.0)], ids=str)
 def test_units_and_origin_do_not_matter(loss):
     minority, majority = random_mixture(5, 3, 2, shift=1.0), random_mixture(6, 3, 2)
-    stretch = np.array([[1e5, 0.0, 0.0], [3.0, 1e-4, 0.0], [0.1, 0.0, 1.0]])
+    stretch = np.diag([1e5, 1e-4, 1.0]) @ np.array([[1.0, 0.0, 0.0], [3.0, 1.0, 0.0], [0.1, 0.0, 1.0]])
     origin = np.array([1e6, -2.0, 40.0])
     moved = [
         GaussianMixture(m.weights, m.means @ stretch.T + origin, stretch @ m.covariances @ stretch.T)
@@ -308,7 +310,7 @@ def test_equal_means_have_no_direction():
 def test_refusals_of_the_minimiser():
     with pytest.raises(ValueError, match="prior must lie strictly between 0 and 1, got 0"):
         population_minimiser(CrossEntropy(), *SINGLE, 0.0)
-    with pytest.raises(ValueError, match="got 1.5"):
+    with pytest.raises(ValueError, match=r"got 1\.5"):
         least_squares_rule(*SINGLE, 1.5)
     with pytest.raises(ValueError, match="the minority has 2 dimensions and the majority 3"):
         population_minimiser(CrossEntropy(), SINGLE[0], random_mixture(0, 3, 1), 0.1)
@@ -319,9 +321,9 @@ def test_refusals_of_the_minimiser():
     with pytest.raises(TypeError, match="must be a loss"):
         population_minimiser("crossentropy", *SINGLE, 0.1)
     naive = from_callable(
-        lambda z, y: -torch.where(y > 0, torch.sigmoid(z), 1 - torch.sigmoid(z)).log(), name="naive"
+        lambda z, y: -(y * torch.sigmoid(z).log() + (1 - y) * (1 - torch.sigmoid(z)).log()), name="naive"
     )
-    with pytest.raises(ValueError, match="naive or a derivative of it is NaN at z = .* softplus"):
+    with pytest.raises(ValueError, match=r"naive or a derivative of it is NaN at z = .*softplus"):
         population_minimiser(naive, *PAPER, 0.1)
     apart = [GaussianMixture([1.0], [[m]], [[[1.0]]]) for m in (300.0, 0.0)]
     with pytest.raises(RuntimeError, match="crossentropy: the population risk has a relative gradient of"):
@@ -374,7 +376,9 @@ def test_minimisers_tend_to_the_limit(loss, tolerance):
 def test_the_rate_of_the_alpha_limit(alpha):
     limit = limiting_rule(Alpha(alpha), *SINGLE)
     priors = (1e-5, 1e-8)
-    near, nearer = (np.linalg.norm(population_minimiser(Alpha(alpha), *SINGLE, p).w - limit.w) for p in priors)
+    near, nearer = (
+        np.linalg.norm(population_minimiser(Alpha(alpha), *SINGLE, p).w - limit.w) for p in priors
+    )
     assert math.log(near / nearer) / math.log(1e3) == pytest.approx(alpha, abs=0.01)
 
 
@@ -457,7 +461,9 @@ def test_a_finite_limit_needs_a_wide_majority():
 
 def test_refusals_of_the_limit():
     own = from_callable(lambda z, y: torch.nn.functional.softplus((1 - 2 * y) * z), name="mine")
-    with pytest.raises(ValueError, match="the limiting rule of mine is not known; supported are crossentropy"):
+    with pytest.raises(
+        ValueError, match="the limiting rule of mine is not known; supported are crossentropy"
+    ):
         limiting_rule(own, *SINGLE)
     with pytest.raises(ValueError, match="has no unique minimiser"):
         limiting_rule(Alpha(math.inf), *SINGLE)
@@ -580,7 +586,7 @@ def test_auc_of_many_directions():
     assert auc.shape == (4, 5)
     assert linear_auc(w[1, 2], *pair) == pytest.approx(auc[1, 2], abs=1e-15)
     np.testing.assert_allclose(linear_auc(-2.5 * w, *pair), 1 - auc, atol=1e-14)
-    assert linear_auc(np.zeros(3), *pair) == 0.5
+    assert linear_auc(np.zeros(3), *pair) == pytest.approx(0.5, abs=1e-15)
     positive, negative = pair[0].sample(2000, seed=1), pair[1].sample(2000, seed=2)
     scores = positive @ w[0, 0], negative @ w[0, 0]
     assert (scores[0][:, None] > scores[1]).mean() == pytest.approx(auc[0, 0], abs=0.02)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raresight.losses import Loss
-from raresight.losses._numpy_ops import NumpyOps
+from ..losses import Loss
+from ..losses._numpy_ops import NumpyOps
 
 __all__ = ["LinearRule", "empirical_minimiser"]
 

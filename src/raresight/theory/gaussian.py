@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from raresight.losses import CrossEntropy, Loss
-from raresight.losses._numpy_ops import NumpyOps
-
+from ..losses import CrossEntropy, Loss
+from ..losses._numpy_ops import NumpyOps
 from .erm import (
     Evaluation,
     Floats,
@@ -158,9 +157,10 @@ class GaussianMixture:
     def in_frame(self, centre: Floats, root: Floats) -> GaussianMixture:
         """The distribution of L^-1 (x - c)."""
         inverse = np.linalg.inv(root)
-        return GaussianMixture(
-            self.weights, (self.means - centre) @ inverse.T, inverse @ self.covariances @ inverse.T
-        )
+        covariances = inverse @ self.covariances @ inverse.T
+        # Rounding leaves the product less symmetric than it is asked to be.
+        covariances = (covariances + covariances.swapaxes(1, 2)) / 2
+        return GaussianMixture(self.weights, (self.means - centre) @ inverse.T, covariances)
 
 
 def _read_numbers(values: ArrayLike, name: str) -> Floats:
@@ -526,8 +526,8 @@ def _best(loss: Loss, found: list[tuple[Minimum, float]]) -> Minimum:
     size = length(minimum.point[:-1])
     raise RuntimeError(
         f"{loss}: the population risk has a relative gradient of {minimum.gradient_norm:.2g} after "
-        f"{minimum.iterations} Newton steps ({ended}; risk {minimum.evaluation.value:.3g}; |w| = {size:.3g} in "
-        f"standard deviations; halving the quadrature's step changes the gradient by {change:.2g})"
+        f"{minimum.iterations} Newton steps ({ended}; risk {minimum.evaluation.value:.3g}; |w| = {size:.3g} "
+        f"in standard deviations; halving the quadrature's step changes the gradient by {change:.2g})"
     )
 
 

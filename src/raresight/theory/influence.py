@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raresight.losses import Loss
-from raresight.losses._numpy_ops import NumpyOps
-
+from ..losses import Loss
+from ..losses._numpy_ops import NumpyOps
 from .erm import Floats, LinearRule, check_loss, chunks, read_sample
 
 __all__ = ["deletion_effect", "influence", "leverage"]

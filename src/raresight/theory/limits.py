@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raresight.losses import (
+from ..losses import (
     LDAM,
     TBL,
     Alpha,
@@ -35,8 +35,7 @@ from raresight.losses import (
     Squared,
     VectorScaling,
 )
-from raresight.losses.alpha import tuning
-
+from ..losses.alpha import tuning
 from .erm import Evaluation, Floats, LinearRule, Minimum, check_loss, minimise, read_only, solve
 
 if TYPE_CHECKING:
