@@ -20,7 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
-from .erm import Floats, LinearRule, check_loss, chunks, read_sample
+from .erm import chunks, read_sample
+from .linear_rule import Floats, LinearRule
+from .loss_terms import check_loss
 
 __all__ = ["deletion_effect", "influence", "leverage"]
 

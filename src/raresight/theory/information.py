@@ -17,7 +17,8 @@ import numpy as np
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
 from ._inputs import Array, as_given, need_binary_link, numbers, probabilities
-from .experiments import Experiment, Ratios
+from .experiments import Experiment
+from .ratios import Ratios
 from .risk import bayes_risk
 from .weight import WeightDensity, quadrature
 

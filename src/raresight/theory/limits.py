@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,10 +35,10 @@ from ..losses import (
     VectorScaling,
 )
 from ..losses.alpha import tuning
-from .erm import Evaluation, Floats, LinearRule, Minimum, check_loss, minimise, read_only, solve
-
-if TYPE_CHECKING:
-    from .gaussian import GaussianMixture
+from .linear_rule import Floats, LinearRule, read_only, solve
+from .loss_terms import check_loss
+from .mixture import GaussianMixture
+from .newton import Evaluation, Minimum, minimise
 
 __all__ = ["LimitingRule", "limiting_rule"]
 
