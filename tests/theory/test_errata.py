@@ -13,7 +13,7 @@ from raresight.losses import TBL, Alpha, CrossEntropy, Erf, Focal, LogitAdjusted
 from raresight.paper.mixtures import paper_mixture, single_clusters
 from raresight.theory import bayes_risk, f_function, limiting_f_function
 from raresight.theory.erm import empirical_minimiser
-from raresight.theory.gaussian import least_squares_rule, linear_auc, population_minimiser
+from raresight.theory.gaussian import GaussianMixture, least_squares_rule, linear_auc, population_minimiser
 from raresight.theory.limits import limiting_rule
 
 Z = np.linspace(-4, 4, 81)
@@ -107,11 +107,10 @@ def test_poly_root_and_constant():
     assert constant == pytest.approx(1 + epsilon + math.log(1 + epsilon), rel=1e-9)  # printed: 2 epsilon
 
 
-def test_vector_scaling_estimate_lies_above_and_its_risk_is_positive():
+def test_vector_scaling_estimate_and_the_sign_of_its_risk():
     eta, delta = 1e-6, 0.5
     loss = VectorScaling(delta)
-    score = float(loss.score(math.log(eta)))
-    assert score < math.log(eta)
+    assert float(loss.score(math.log(eta))) == pytest.approx(math.log(delta * eta), rel=1e-3)
     assert bayes_risk(loss, eta) == pytest.approx(-delta * eta * math.log(eta), rel=0.2)
 
 
@@ -135,3 +134,19 @@ def test_margins_of_binary_vector_scaling():
         expected = adjusted.value(Z, label * ONES)
         np.testing.assert_allclose(corrected.value(Z, label * ONES), expected, rtol=1e-12)
     assert np.max(np.abs(printed.value(Z, ONES) - adjusted.value(Z, ONES))) > 5
+
+
+def test_tbl_negatives_have_coefficient_one():
+    for C in (0.25, 1.0):
+        gradient = TBL(0.7, C).gradient(np.array([-30.0]), np.array([0]))[0]
+        assert gradient == pytest.approx(math.exp(-30), rel=1e-9)  # printed: C e^-C + 1 times that
+
+
+def test_square_loss_uses_the_spread_of_the_majority():
+    _, majority = paper_mixture()
+    minority = GaussianMixture([1.0], [[-2.0, 1.0]], [np.eye(2)])  # one cluster: its means have no spread
+    rho = 1e-8
+    rule = least_squares_rule(minority, majority, rho / (1 + rho))
+    spread = np.eye(2) + np.diag([0.0, 4.0])
+    expected = 2 * np.linalg.solve(spread, minority.mean - majority.mean)
+    np.testing.assert_allclose(rule.w / rho, expected, rtol=1e-5)

@@ -39,6 +39,7 @@ from raresight.theory import (
     pointwise_risk,
     statistical_information,
 )
+from raresight.theory.analysis import analyse
 
 LINKED = [loss for loss in BINARY_LOSSES if has_link(loss)]
 every_loss = pytest.mark.parametrize("loss", LINKED, ids=str)
@@ -290,3 +291,45 @@ def test_priors_come_in_any_shape():
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_narrow_wide_and_close_pairs():
+    """Each against a closed form: alpha = 1/2 explains 1 - affinity, cross entropy pi KL in the limit."""
+    for mean, sd in (
+        (1.0, 0.25),
+        (1.0, 0.1),
+        (0.0, 0.01),
+        (0.0, 1e-3),
+        (0.0, 100.0),
+        (0.01, 1.0),
+        (0.3, 1.01),
+    ):
+        pair = GaussianExperiment(mean, sd)
+        expected = 0.25 * divergence(pair, 0.5)
+        assert explained_fraction(Alpha(0.5), pair, 0.01) == pytest.approx(expected, rel=1e-9)
+    for mean in (0.1, 0.01, 1e-3):
+        information = statistical_information(CrossEntropy(), GaussianExperiment(mean), 1e-12)
+        assert information == pytest.approx(1e-12 * mean**2 / 2, rel=1e-9)
+
+
+def test_infinite_scores_tie():
+    infinite = EmpiricalExperiment([1, 0, 1, 0], [np.inf, np.inf, -np.inf, -np.inf])
+    assert statistical_information(CrossEntropy(), infinite, 0.1) == 0
+
+
+def test_a_loss_that_does_not_fall_to_zero_is_refused():
+    lifted = from_callable(lambda z, y: logistic(z, y) + 1, name="lifted")
+    with pytest.raises(ValueError, match="least value of lifted must be zero, it seems to be 1; subtract it"):
+        bayes_risk(lifted, 0.1)
+
+
+def test_analysis_verdicts():
+    assert not analyse(Alpha(0.99), 0.01).bounded_influence
+    lopsided = from_callable(
+        lambda z, y: y * logistic(z, 1 + 0 * y) + (1 - y) * torch.exp(z), name="lopsided"
+    )
+    assert not analyse(lopsided, 0.01).bounded_influence
+    for loss in (CrossEntropy(), Focal(2.0), Poly(1.0), Erf(), Squared(), VectorScaling(0.5)):
+        assert analyse(loss, 0.01).bounded_influence
+    parabola = from_callable(lambda z, y: (1 - (2 * y - 1) * z) ** 2, name="parabola")
+    assert "not monotone: l(1, z) rises at z = 1.01" in analyse(parabola, 0.01).verdict

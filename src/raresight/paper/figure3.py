@@ -20,7 +20,7 @@ PRIOR = 1 / 501
 def run(out: Path, seed: int, tell: Callable[[str], None]) -> list[Path]:
     minority, majority = paper_mixture()
     rows: list[dict[str, Any]] = []
-    figure, axes = figure_with_axes(2, width=11, height=5.2)
+    figure, axes = figure_with_axes(2, width=11, height=6.0)
     positives, negatives = minority.sample(200, seed), majority.sample(20_000, seed + 1)
     for ax, losses in zip(axes, (LEFT, RIGHT), strict=True):
         ax.plot(*negatives.T, ".", color="#56B4E9", markersize=1, alpha=0.3, rasterized=True)
@@ -43,7 +43,15 @@ def run(out: Path, seed: int, tell: Callable[[str], None]) -> list[Path]:
                 ax, rule, label=f"{short_label(loss)}: {rule.angle:.1f} deg", color=COLOURS[i % len(COLOURS)]
             )
         ax.set(xlim=(-8, 6), ylim=(-7, 7))
-        ax.legend(fontsize=8, loc="upper left", title="angle of w (180: vertical line)", title_fontsize=8)
+        ax.legend(
+            fontsize=8,
+            ncols=2,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.06),
+            frameon=False,
+            title="angle of w (180: vertical line)",
+            title_fontsize=8,
+        )
     axes[0].set(title="cross entropy, focal, poly, vector scaling")
     axes[1].set(title="alpha loss")
     return [write_rows(out / "figure3.csv", rows), *save_figure(figure, out / "figure3")]

@@ -30,7 +30,14 @@ def find_loss(text: str) -> Loss:
     if isinstance(found, Loss):
         return found
     if callable(found):
-        return from_callable(found, name=name)
+        try:
+            return from_callable(found, name=name)
+        except ImportError:
+            raise
+        except Exception as error:  # whatever a user's function may raise
+            raise ValueError(
+                f"{text!r} failed on a tensor of scores: {type(error).__name__}: {error}"
+            ) from error
     raise ValueError(f"{text!r} is neither a loss nor a function fn(z, y), but {type(found).__name__}")
 
 

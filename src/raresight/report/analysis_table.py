@@ -24,8 +24,8 @@ ROWS = (
     ("index in the limit", "beta_limit"),
     ("constant c", "c"),
     ("information", "information"),
-    ("explained fraction", "explained"),
     ("its decay exponent", "decay"),
+    ("explained fraction", "explained"),
 )
 
 

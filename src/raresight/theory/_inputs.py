@@ -10,6 +10,8 @@ from ..losses import Loss
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
+_FAR = np.array([-500.0, 0.0, 500.0])
+
 
 def need_binary_link(loss: Loss, what: str) -> None:
     """A loss of a binary score, every risk of which has one minimiser."""
@@ -23,6 +25,11 @@ def need_binary_link(loss: Loss, what: str) -> None:
         raise ValueError(
             f"{what}: {loss} has no unique minimiser of its pointwise risk (its link does not rise "
             "everywhere), so Bayes scores are not defined"
+        )
+    low = min(float(np.min(loss.value(_FAR, np.full(3, label)))) for label in (0, 1))
+    if loss.is_monotone and not abs(low) < 1e-9:
+        raise ValueError(
+            f"{what}: the least value of {loss} must be zero, it seems to be {low:.6g}; subtract it"
         )
 
 

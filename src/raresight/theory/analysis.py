@@ -75,7 +75,7 @@ def analyse(loss: Loss, prior: float, experiment: Experiment = REFERENCE) -> Los
         "unique_minimiser": loss.has_unique_minimiser,
         "bounded_influence": has_bounded_influence(loss),
     }
-    if not loss.has_unique_minimiser:
+    if not (loss.has_unique_minimiser and loss.is_monotone):
         nothing: dict[str, Any] = dict.fromkeys(
             ("link_slope", "beta", "beta_limit", "c", "information", "explained", "decay")
         )
@@ -100,17 +100,16 @@ def analyse(loss: Loss, prior: float, experiment: Experiment = REFERENCE) -> Los
 
 
 def has_bounded_influence(loss: Loss) -> bool:
-    """Whether the gradient on a positive stays bounded as its score falls.
+    """Whether the gradient stays bounded on a positive whose score falls and a negative whose rises.
 
     A growing gradient is what makes a loss resist imbalance, and what lets one mislabelled row pull
     without limit.
     """
+    far = np.array([20.0, 40.0, 60.0])
     with NumpyOps.guard():
-        log_slope, growth = loss._log_slopes(NumpyOps, np.array([-60.0, -40.0, -20.0]), 1)
-    rising = (
-        np.all(np.isfinite(log_slope)) and bool(np.all(growth < -1e-6)) and log_slope[0] - log_slope[2] > 0.5
-    )
-    return not rising
+        on_positives = loss._log_slopes(NumpyOps, -far, 1)[1]
+        on_negatives = loss._log_slopes(NumpyOps, far, 0)[1]
+    return not bool(np.all(on_positives < -1e-6) or np.all(on_negatives > 1e-6))
 
 
 def limiting_index(loss: Loss) -> float:

@@ -84,21 +84,20 @@ def _information(loss: Loss, ratios: Ratios, priors: Array) -> tuple[Array, Arra
     slope = np.zeros(len(priors))
     edges = np.unique(np.append(ratios.edges, 0.0))
     if edges.size > 1:
-        rule = quadrature(weight, edges)
+        # Each without the factor e^s where s < 0, which the quadrature keeps with the weight.
+        def positives(s: Array) -> Array:
+            return np.sign(s) * _scaled(ratios.tails(s)[0], -np.minimum(s, 0))
+
+        def negatives(s: Array) -> Array:
+            return np.sign(s) * _scaled(ratios.tails(s)[1], np.maximum(s, 0))
 
         def regret(s: Array) -> Array:
-            p, q = ratios.tails(s)
-            return np.maximum(np.sign(s) * (p - _scaled(q, s)), 0.0)
+            return np.maximum(positives(s) - negatives(s), 0.0)
 
-        def gain_of_positives(s: Array) -> Array:
-            return np.sign(s) * ratios.tails(s)[0]
-
-        def gain_of_negatives(s: Array) -> Array:
-            return np.sign(s) * _scaled(ratios.tails(s)[1], s)
-
-        regrets, positives, negatives = rule.integrate(regret, gain_of_positives, gain_of_negatives)
+        rule = quadrature(weight, edges, regret)
+        regrets, of_positives, of_negatives = rule.integrate(regret, positives, negatives)
         information += regrets
-        slope += positives + np.exp(weight.log_rho) * negatives
+        slope += of_positives + np.exp(weight.log_rho) * of_negatives
     if ratios.p_alone or ratios.q_alone:
         with NumpyOps.guard():
             z = loss._score(NumpyOps, weight.log_rho)

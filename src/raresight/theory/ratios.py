@@ -111,12 +111,13 @@ class GaussianRatios:
             return np.zeros(1)
         far = 13.0
         ends = np.array([-far, far, self.mean - far * self.sd, self.mean + far * self.sd])
-        levels = [*self._log_ratio(ends).tolist(), 0.0]
+        # Cut at e^4000 either way: w falls exponentially from even odds, and nothing is left out there.
+        levels = [*np.clip(self._log_ratio(ends), -_FARTHEST, _FARTHEST).tolist(), 0.0]
         turn = -b / (2 * a) if a else math.inf
         if not ends.min() < turn < ends.max():
             return np.unique(levels)
         # The masses have a square root there, which panels of falling length can follow.
-        level = float(self._log_ratio(np.array(turn)))
+        level = float(np.clip(self._log_ratio(np.array(turn)), -_FARTHEST, _FARTHEST))
         near = level + math.copysign(1.0, a) * 2.0 ** -np.arange(0.0, 50.0, 1.0)
         bound = max(levels) if a > 0 else min(levels)
         inner = near[(near < bound) if a > 0 else (near > bound)]

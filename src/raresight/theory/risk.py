@@ -7,6 +7,7 @@ logarithms of the loss's terms, so that priors of 1e-300 are as good as any.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ def pointwise_risk(loss: Loss, eta: Any, z: Any) -> Any:
     >>> round(float(pointwise_risk(CrossEntropy(), 0.5, 0.0)), 6)
     0.693147
     """
+    if not isinstance(loss, Loss):
+        raise TypeError(f"pointwise_risk needs a loss of raresight.losses, got {loss!r}")
     share, score = np.broadcast_arrays(numbers(eta, "eta"), numbers(z, "z"))
     wrong = ~((share >= 0) & (share <= 1))
     if wrong.any():
@@ -134,13 +137,17 @@ def _regret(loss: Loss, t: float, prior: float) -> float:
         with NumpyOps.guard():
             z = loss._score(NumpyOps, np.asarray(log_rho))
             return float(np.exp(np.log1p(-prior) + loss._log_value(NumpyOps, z, 0)))
-    s = float(np.log(t))
+    s = math.log1p(t - 1) if 0.5 < t < 2 else math.log(t)
     if s == 0:
         return 0.0
+
+    def kernel(x: Array) -> Array:
+        """|t - e^x|, without the factor e^x where x < 0."""
+        return np.asarray(np.exp(np.maximum(x, 0)) * np.abs(np.expm1(s - x)))
+
     edges = np.array([min(s, 0.0), max(s, 0.0)])
-    kernel = (lambda x: t - np.exp(x)) if s > 0 else (lambda x: np.exp(x) - t)
     weight = WeightDensity(loss, np.array([prior]))
-    return float(quadrature(weight, edges).integrate(kernel)[0, 0])
+    return float(quadrature(weight, edges, kernel).integrate(kernel)[0, 0])
 
 
 def limiting_f_function(loss: Loss, t: Any, prior: Any) -> Any:

@@ -24,12 +24,13 @@ from ..losses._numpy_ops import NumpyOps
 from ._inputs import Array, log_odds_of
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
+Kernel = Callable[[Array], Array]
 
-_LONGEST = 0.5  # of an interval, in units of s
-_SHORT = 0.15  # below this length fewer nodes do
-_TOLERANCE = 1e-10  # relative, of the integral of w over one interval
-_MOST_SPLITS = 40
-_MOST_INTERVALS = 200_000  # to split further than this would be to chase rounding
+_LONGEST = 4.0  # of an interval to begin with, in units of s
+_TOLERANCE = 1e-13  # of an interval's error, relative to the whole integral
+_NOISE = 1e-12  # and relative to the interval's own
+_MOST_SPLITS = 60
+_MOST_INTERVALS = 400_000  # to split further than this would be to chase rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +56,19 @@ class WeightDensity:
 
 @dataclass(frozen=True, eq=False)
 class Quadrature:
-    """Nodes s, the index of the prior that each is for, and w ds there."""
+    """Nodes s, the index of the prior that each is for, and w(s) min(1, e^s) ds there.
+
+    Below s = 0 w may overflow while all it is multiplied with falls at least like e^s; that factor
+    is therefore kept with the weight, and kernels are given without it.
+    """
 
     s: Array
     which: Indices
     mass: Array
     n_priors: int
 
-    def integrate(self, *kernels: Callable[[Array], Array]) -> Array:
-        """The integral of w times each kernel, a function of s, for every prior: (kernels, priors)."""
+    def integrate(self, *kernels: Kernel) -> Array:
+        """The integral of w times each kernel, for every prior: shape (kernels, priors)."""
         sums = [
             np.bincount(self.which, weights=self.mass * kernel(self.s), minlength=self.n_priors)
             for kernel in kernels
@@ -71,12 +76,12 @@ class Quadrature:
         return np.array(sums)
 
 
-def quadrature(weight: WeightDensity, edges: Array) -> Quadrature:
-    """Gauss' rule for w between the sorted `edges`, at every prior.
+def quadrature(weight: WeightDensity, edges: Array, kernel: Kernel) -> Quadrature:
+    """Gauss' rule for w times `kernel` between the sorted `edges`, at every prior.
 
-    Intervals are halved until two orders of the rule agree on the integral of w over them: a loss
-    whose link is nearly flat somewhere, such as LDAM at even odds, has a sharp peak there. Where the
-    log-odds cross zero every interval is split first, so that no such peak hides in the middle.
+    Intervals are halved until two orders of the rule agree, measured by the whole integral. Where
+    the log-odds cross zero every interval is split first, so that the sharp peak which a loss with a
+    nearly flat link has there (LDAM at even odds) does not hide in the middle of one.
     """
     fine = _filled(edges)
     n_priors = len(weight.priors)
@@ -90,23 +95,23 @@ def quadrature(weight: WeightDensity, edges: Array) -> Quadrature:
         np.concatenate([which, which[crossing]]),
     )
     found: list[tuple[Array, Indices, Array]] = []
+    settled = np.zeros(n_priors)
     for _ in range(_MOST_SPLITS):
-        short = high - low < _SHORT
-        again = np.zeros(len(low), dtype=bool)
-        for chosen, coarse, order in ((short, 3, 5), (~short, 6, 10)):
-            rough = _apply_rule(weight, low[chosen], high[chosen], which[chosen], coarse)[2]
-            s, index, mass = _apply_rule(weight, low[chosen], high[chosen], which[chosen], order)
-            total = mass.sum(axis=1)
-            poor = np.abs(rough.sum(axis=1) - total) > _TOLERANCE * total
-            good = ~(poor & (high[chosen] - low[chosen] > 1e-12 * (1 + np.abs(low[chosen]))))
-            good |= again.size > _MOST_INTERVALS
-            found.append((s[good].ravel(), index[good].ravel(), mass[good].ravel()))
-            again[np.nonzero(chosen)[0][~good]] = True
-        if not again.any():
+        rough_s, _, rough_mass = _apply_rule(weight, low, high, which, 6)
+        s, index, mass = _apply_rule(weight, low, high, which, 10)
+        rough = (rough_mass * kernel(rough_s)).sum(axis=1)
+        own = (mass * kernel(s)).sum(axis=1)
+        whole = settled + np.bincount(which, weights=own, minlength=n_priors)
+        poor = np.abs(rough - own) > _TOLERANCE * whole[which] + _NOISE * np.abs(own)
+        poor &= (high - low > 1e-13 * (1 + np.abs(low))) & (low.size <= _MOST_INTERVALS)
+        good = ~poor
+        settled += np.bincount(which[good], weights=own[good], minlength=n_priors)
+        found.append((s[good].ravel(), index[good].ravel(), mass[good].ravel()))
+        if good.all():
             break
-        middle = (low[again] + high[again]) / 2
-        low, high = np.concatenate([low[again], middle]), np.concatenate([middle, high[again]])
-        which = np.tile(which[again], 2)
+        middle = (low[poor] + high[poor]) / 2
+        low, high = np.concatenate([low[poor], middle]), np.concatenate([middle, high[poor]])
+        which = np.tile(which[poor], 2)
     nodes, indices, masses = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return Quadrature(nodes, indices, masses, n_priors)
 
@@ -128,4 +133,4 @@ def _apply_rule(
     s = low[:, None] + half * (1 + rule)
     index = np.repeat(which[:, None], order, axis=1)
     with np.errstate(over="ignore", under="ignore"):
-        return s, index, np.exp(weight.log(s, index)) * half * rule_weights
+        return s, index, np.exp(weight.log(s, index) + np.minimum(s, 0)) * half * rule_weights
