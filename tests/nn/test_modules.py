@@ -345,7 +345,6 @@ def test_a_users_loss_trains():
     )
 
 
-# F is imported for its own cross entropy in examples of masked classes.
 def test_masked_class_logits():
     z = scores(5, 4)
     z[:, 2] = -torch.inf

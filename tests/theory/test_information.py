@@ -163,7 +163,14 @@ def test_table_one_is_the_limit_of_f():
 
 def test_the_linear_part_integrates_to_nothing():
     """c (1 - t) has no expectation under Q, whatever c: comparing losses by it compares nothing."""
-    assert np.sum(ATOMS.q * (1 - ATOMS.p / ATOMS.q)) == pytest.approx(0, abs=1e-15)
+    prior, t = 1e-4, ATOMS.p / ATOMS.q
+    assert np.sum(ATOMS.q * (1 - t)) == pytest.approx(0, abs=1e-15)
+    for loss in (CrossEntropy(), Focal(2.0), Poly(1.0), VectorScaling(0.5), Erf(), Squared()):
+        by_table_1 = np.sum(ATOMS.q * limiting_f_function(loss, t, prior))
+        assert abs(by_table_1) < 1e-12 * prior
+        assert statistical_information(loss, ATOMS, prior) > 1e-5 * prior
+    by_table_1 = np.sum(ATOMS.q * limiting_f_function(Alpha(0.5), t, prior))
+    assert by_table_1 == pytest.approx(float(statistical_information(Alpha(0.5), ATOMS, prior)), rel=0.02)
 
 
 def test_a_users_loss_works_everywhere():

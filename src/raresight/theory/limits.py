@@ -35,6 +35,7 @@ from ..losses import (
     VectorScaling,
 )
 from ..losses.alpha import tuning
+from ._inputs import log_odds_of, probabilities
 from .linear_rule import Floats, LinearRule, read_only, solve
 from .loss_terms import check_loss
 from .mixture import GaussianMixture
@@ -116,10 +117,7 @@ def limiting_rule(loss: Loss, minority: GaussianMixture, majority: GaussianMixtu
 
 def check_prior(prior: float) -> float:
     """log rho of a prior strictly between 0 and 1."""
-    value = float(prior)
-    if not 0 < value < 1:
-        raise ValueError(f"prior must lie strictly between 0 and 1, got {prior}")
-    return math.log(value) - math.log1p(-value)
+    return float(log_odds_of(probabilities(prior, "prior")))
 
 
 def check_dimensions(minority: GaussianMixture, majority: GaussianMixture) -> None:
