@@ -82,6 +82,8 @@ class MarginLoss(Loss):
 
     def _label_margin(self, ops: Ops, z: Array, label: int) -> tuple[float, Array]:
         scale, offset = self._label_map(label)
+        if (scale, offset) == (1.0, 0.0):
+            return (1.0, z) if label else (-1.0, -z)
         if label == 0:
             scale = -scale
         return scale, ops.finite(scale * z - offset)
