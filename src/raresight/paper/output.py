@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..report.loss_figure import COLOURS, figure_class, short_label
+from ..report.drawing import COLOURS, figure_class
+from ..report.loss_figure import short_label
 
 __all__ = ["COLOURS", "figure_with_axes", "save_figure", "short_label", "write_rows"]
 

@@ -13,7 +13,7 @@ from ..losses import Loss
 from ..theory import Experiment, bayes_risk, centred_f_function, statistical_information
 from ..theory.analysis import LossAnalysis
 from .analysis_table import ROWS, shown
-from .loss_figure import COLOURS
+from .drawing import COLOURS
 
 __all__ = ["write_analysis_page"]
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..losses import Loss
+from .drawing import COLOURS, figure_class, picture_path, save
 
-__all__ = ["COLOURS", "draw_losses", "figure_class", "short_label"]
+__all__ = ["draw_losses", "short_label"]
 
-# Okabe and Ito's colours, which people with any colour vision can tell apart; dashes tell the rest.
-COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))
 
 
@@ -26,10 +25,7 @@ def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
     for loss in losses:
         if not loss.takes_score:
             raise ValueError(f"{loss} is for class logits; only losses of a binary score can be drawn")
-    target = Path(path)
-    if target.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"cannot draw to {target}: the file must end in .png, .svg or .pdf")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = picture_path(path)
     z = np.linspace(-6, 6, 601)
     positive = np.ones_like(z)
     figure = make_figure(figsize=(11, 4.8), layout="constrained")
@@ -56,20 +52,10 @@ def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8)
-    figure.savefig(target, dpi=150, metadata={"Date": None} if target.suffix == ".svg" else None)
-    return target
+    return save(figure, target)
 
 
 def short_label(loss: Loss) -> str:
     """The loss's text; a long one with its first parameter alone."""
     text = str(loss)
     return text if len(text) <= 34 else f"{text.split(',')[0]},...)"
-
-
-def figure_class() -> Any:
-    """matplotlib's Figure, or an error that names the extra to install."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("drawing needs matplotlib: pip install 'raresight[report]'") from error
-    return Figure

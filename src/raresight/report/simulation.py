@@ -14,8 +14,8 @@ from rich.table import Table
 from ..losses import Loss
 from ..theory.erm import LinearRule
 from ..theory.gaussian import GaussianMixture, best_linear_auc, linear_auc, population_minimiser
+from .drawing import COLOURS, figure_class
 from .lines import draw_line
-from .loss_figure import COLOURS, figure_class
 
 __all__ = ["DEFAULT_LOSSES", "draw_simulation", "read_clusters", "simulation_table"]
 

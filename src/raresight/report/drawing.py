@@ -1,0 +1,35 @@
+"""What every picture shares: colours, the kinds of file, and matplotlib where it is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["COLOURS", "figure_class", "picture_path", "save"]
+
+# Okabe and Ito's colours, which people with any colour vision can tell apart; dashes tell the rest.
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def figure_class() -> Any:
+    """matplotlib's Figure, or an error that names the extra to install."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("drawing needs matplotlib: pip install 'raresight[report]'") from error
+    return Figure
+
+
+def picture_path(path: Path | str) -> Path:
+    """The path of a picture to write, its folder made; an ending that cannot be drawn is an error."""
+    target = Path(path)
+    if target.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"cannot draw to {target}: the file must end in .png, .svg or .pdf")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def save(figure: Any, target: Path) -> Path:
+    """Write the figure; an SVG without the date, so that the same picture is the same file."""
+    figure.savefig(target, dpi=150, metadata={"Date": None} if target.suffix == ".svg" else None)
+    return target
