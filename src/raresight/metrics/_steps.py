@@ -1,0 +1,76 @@
+"""The ROC curve as the positives see it, from which every ranking metric follows.
+
+Each distinct score of a positive is a step of the curve: so many positives at that score, so many negatives
+above it, so many at or above it. Between steps the curve runs flat, over a step with ties it is the
+diagonal (scikit-learn's trapezoid). A million negatives between two positives are one number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raresight.metrics._counting import negatives_above
+from raresight.metrics._inputs import Scored, is_tensor, scored
+from raresight.metrics._tail import tail_rows
+
+Counts = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of the curve from the highest positive down, with the totals of both classes.
+
+    The arrays may carry leading axes, one curve each, for resampled data; the step is the last axis.
+    Weights stand in for counts where there are weights.
+    """
+
+    gain: Counts  # positives at the step's score
+    above: Counts  # negatives above it
+    through: Counts  # negatives at or above it
+    positives: float
+    negatives: float
+    weighted: bool = False
+
+    @property
+    def caught(self) -> Counts:
+        """Positives at or above each step's score."""
+        return np.cumsum(self.gain, axis=-1)
+
+
+def steps_of(y_true: Any, y_score: Any, sample_weight: Any = None, max_fpr: float = 1.0) -> Steps:
+    """The steps of the curve up to a false-positive rate, on the device where the scores are."""
+    if is_tensor(y_score) and y_score.device.type != "cpu":
+        from raresight.metrics._torch_steps import torch_steps
+
+        return torch_steps(y_true, y_score, sample_weight, max_fpr)
+    return steps_from(scored(y_true, y_score, sample_weight), max_fpr)
+
+
+def steps_from(data: Scored, max_fpr: float = 1.0) -> Steps:
+    """The steps of checked rows; all that begin at or below `max_fpr` are exact and present."""
+    positives, negatives = data.positives, data.negatives
+    if max_fpr < 1:
+        data = tail_rows(data, max_fpr * negatives)
+    values, gain = distinct_positives(data)
+    above, through = negatives_above(data, values)
+    return Steps(
+        gain[::-1], above[::-1], through[::-1], positives, negatives, weighted=data.weights is not None
+    )
+
+
+def distinct_positives(data: Scored) -> tuple[NDArray[np.floating[Any]], Counts]:
+    """The distinct scores of the positives, ascending, and how much weight each has."""
+    where = np.flatnonzero(data.labels)
+    if data.weights is not None:
+        where = where[data.weights[where] > 0]
+    scores = data.scores[where]
+    if data.weights is None:
+        values, counts = np.unique(scores, return_counts=True)
+        return values, counts.astype(np.float64)
+    values, inverse = np.unique(scores, return_inverse=True)
+    weight = np.bincount(inverse, weights=data.weights[where], minlength=len(values))
+    return values, weight.astype(np.float64)

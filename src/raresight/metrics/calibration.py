@@ -1,0 +1,168 @@
+"""How far probabilities are from frequencies: Brier score, log loss, calibration error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raresight.metrics._inputs import Scored, blocks, first_row, scored
+
+Scale = Literal["linear", "log"]
+Floats = NDArray[np.float64]
+
+
+def brier_score(y_true: Any, probability: Any, *, sample_weight: Any = None) -> float:
+    r"""Mean squared difference :math:`\overline{(p - y)^2}` of probability and outcome.
+
+    Example:
+        >>> round(brier_score([0, 0, 1], [0.1, 0.2, 0.7]), 6)
+        0.046667
+    """
+    data = probabilities(y_true, probability, sample_weight)
+    return float(_mean(data, squared_error))
+
+
+def log_loss(y_true: Any, probability: Any, *, sample_weight: Any = None) -> float:
+    r"""Mean of :math:`-\log p` over positives and :math:`-\log(1-p)` over negatives.
+
+    Nothing is clipped: a probability of 0 for an event that happened costs infinity.
+
+    Example:
+        >>> round(log_loss([0, 0, 1], [0.1, 0.2, 0.7]), 6)
+        0.228393
+    """
+    data = probabilities(y_true, probability, sample_weight)
+    return float(_mean(data, surprise))
+
+
+def calibration_error(
+    y_true: Any,
+    probability: Any,
+    *,
+    bins: int = 15,
+    scale: Scale = "linear",
+    sample_weight: Any = None,
+) -> float:
+    r"""Mean distance of predicted probability and observed frequency over bins of equal mass.
+
+    - `scale="linear"`: bins with equal numbers of rows, and
+      :math:`\sum_b \tfrac{n_b}{n} |\bar y_b - \bar p_b|` (expected calibration error). For rare events
+      this is small whatever the model says: predicting 1e-4 everywhere for a prior of 2e-4 is "1e-4 off".
+    - `scale="log"`: bins with equal numbers of *expected events* :math:`E_b = \sum p`, and the mean of
+      :math:`|\log((Y_b + \tfrac12)/(E_b + \tfrac12))|` over bins weighted by :math:`E_b + \tfrac12`, with
+      :math:`Y_b` the events seen. exp of it is the factor by which a probability is typically off: 0.69
+      for the model above. The halves keep an empty bin finite.
+
+    Equal probabilities share a bin, so the order of the rows does not matter.
+
+    Example:
+        >>> import numpy as np
+        >>> y = np.repeat([0, 1], [9998, 2])
+        >>> p = np.full(10_000, 1e-4)
+        >>> round(calibration_error(y, p), 6), round(calibration_error(y, p, scale="log", bins=1), 2)
+        (0.0001, 0.51)
+    """
+    if scale not in get_args(Scale):
+        raise ValueError(f"scale must be one of {', '.join(get_args(Scale))}, but is {scale!r}.")
+    table = calibration_bins(y_true, probability, bins=bins, by=_MASS[scale], sample_weight=sample_weight)
+    if scale == "linear":
+        gap = np.abs(table.observed - table.expected)
+        return float(np.sum(gap) / np.sum(table.weight))
+    expected = table.expected + 0.5
+    factor = np.abs(np.log((table.observed + 0.5) / expected))
+    return float(np.sum(factor * expected) / np.sum(expected))
+
+
+_MASS: dict[str, Literal["rows", "events"]] = {"linear": "rows", "log": "events"}
+
+
+@dataclass(frozen=True)
+class CalibrationBins:
+    """Bins of ascending probability with the weight, the expected and the observed events in each."""
+
+    low: Floats
+    high: Floats
+    weight: Floats
+    expected: Floats
+    observed: Floats
+
+
+def calibration_bins(
+    y_true: Any,
+    probability: Any,
+    *,
+    bins: int = 15,
+    by: Literal["rows", "events"] = "rows",
+    sample_weight: Any = None,
+) -> CalibrationBins:
+    """Bins of equal mass, counted in rows or in expected events; equal probabilities share a bin.
+
+    Where many rows have one probability there may be fewer bins than asked for.
+    """
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, but is {bins}.")
+    data = probabilities(y_true, probability, sample_weight)
+    order = np.argsort(data.scores)
+    p = data.scores[order].astype(np.float64)
+    weight = np.ones(len(p)) if data.weights is None else data.weights[order].astype(np.float64)
+    expected = weight * p
+    mass = np.cumsum(expected if by == "events" else weight)
+    if mass[-1] <= 0:
+        mass = np.arange(1.0, len(p) + 1)
+    # The bin of a row is that of the middle of its group's mass, so that a group is not torn apart.
+    first = np.flatnonzero(np.concatenate([[True], p[1:] != p[:-1]]))
+    last = np.concatenate([first[1:], [len(p)]]) - 1
+    before = np.concatenate([[0.0], mass[last[:-1]]])
+    middle = (before + mass[last]) / 2
+    bin_of_group = np.minimum((middle / mass[-1] * bins).astype(np.intp), bins - 1)
+    starts = first[np.flatnonzero(np.concatenate([[True], np.diff(bin_of_group) > 0]))]
+    ends = np.concatenate([starts[1:], [len(p)]]) - 1
+    return CalibrationBins(
+        low=p[starts],
+        high=p[ends],
+        weight=np.add.reduceat(weight, starts),
+        expected=np.add.reduceat(expected, starts),
+        observed=np.add.reduceat(weight * data.labels[order], starts),
+    )
+
+
+def probabilities(y_true: Any, probability: Any, sample_weight: Any) -> Scored:
+    """Checked labels and probabilities; one class alone is enough for an average."""
+    data = scored(y_true, probability, sample_weight, "probability", need="neither")
+    if data.scores.min() < 0 or data.scores.max() > 1:
+        row = first_row((data.scores < 0) | (data.scores > 1))
+        raise ValueError(
+            f"probability must be in [0, 1], but row {row} holds {data.scores[row]}; "
+            "turn scores into probabilities first (a loss's probability(z) does)."
+        )
+    if data.weights is not None and data.positives + data.negatives <= 0:
+        raise ValueError("All weights are zero, so no mean is defined.")
+    return data
+
+
+def squared_error(labels: NDArray[np.bool_], p: Floats) -> Floats:
+    return np.square(np.where(labels, 1 - p, p))
+
+
+def surprise(labels: NDArray[np.bool_], p: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.where(labels, -np.log(p), -np.log1p(-p))
+
+
+def _mean(data: Scored, error: Any) -> float:
+    """Weighted mean of a row's error, block by block in double precision."""
+    total = mass = 0.0
+    for rows in blocks(len(data)):
+        each = error(data.labels[rows], data.scores[rows].astype(np.float64))
+        if data.weights is None:
+            total += float(each.sum())
+            mass += len(each)
+        else:
+            weight = data.weights[rows].astype(np.float64)
+            # A row of weight zero is absent, even where its error is infinite.
+            total += float(np.sum(np.where(weight > 0, each, 0.0) * weight))
+            mass += float(weight.sum())
+    return total / mass

@@ -1,0 +1,127 @@
+"""The threshold for a false-alarm budget, with a guarantee that holds outside the sample too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from raresight.metrics._inputs import Scored, check_rate, scored
+from raresight.metrics._tail import tail_rows
+from raresight.metrics.ranking import within
+
+
+def threshold_at_fpr(
+    y_true: Any, y_score: Any, fpr: float, *, confidence: float | None = None, sample_weight: Any = None
+) -> float:
+    r"""The lowest threshold whose false-positive rate is at most `fpr`. Alarms are scores >= threshold.
+
+    Without `confidence` the rate is that of the sample, and the recall at the threshold is
+    `recall_at_fpr(y_true, y_score, fpr)`.
+
+    With `confidence` = c the rate outside the sample is at most `fpr` with probability c, whatever the
+    distribution of the scores: the k highest of the n negatives are let pass, with the largest k for which
+
+    .. math:: P(\mathrm{Binomial}(n, \mathrm{fpr}) \ge k + 1) \ge c.
+
+    This is exact for continuous scores, since the rate above the (k+1)-th highest of n negatives is
+    Beta(k + 1, n - k), and on the safe side where scores repeat. The negatives must be ones the model was
+    not fitted to.
+
+    Args:
+        y_true: Labels 0 and 1. Positives need not be present: the threshold is set by the negatives.
+        y_score: One score a row.
+        fpr: The false-positive rate allowed.
+        confidence: None, or the probability of keeping the rate on new data.
+        sample_weight: Weights of the rows; not together with `confidence`, whose bound counts rows.
+
+    Raises:
+        ValueError: If no threshold can keep the promise: too few negatives for the confidence, or too many
+            with the score infinity.
+
+    Example:
+        >>> import numpy as np
+        >>> scores = np.arange(1000.0)
+        >>> threshold_at_fpr(np.zeros(1000), scores, 0.01)
+        989.0000000000001
+        >>> threshold_at_fpr(np.zeros(1000), scores, 0.01, confidence=0.95)
+        995.0000000000001
+    """
+    fpr = check_rate(fpr, "fpr")
+    data = scored(y_true, y_score, sample_weight, need="negative")
+    if confidence is None:
+        return _lowest_within(data, fpr)
+    if data.weights is not None:
+        raise ValueError(
+            "confidence counts rows, so it cannot be combined with sample_weight; leave out one of the two."
+        )
+    return above_negative(data, allowed_false_alarms(int(data.negatives), fpr, confidence))
+
+
+def allowed_false_alarms(negatives: int, fpr: float, confidence: float) -> int:
+    """How many of `negatives` may lie at or above the threshold for the bound to hold."""
+    from scipy.special import bdtrc
+
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, but is {confidence}.")
+    if fpr == 1:
+        return negatives
+    if -np.expm1(negatives * np.log1p(-fpr)) < confidence:
+        needed = int(np.ceil(np.log1p(-confidence) / np.log1p(-fpr)))
+        raise ValueError(
+            f"{negatives} negatives cannot show a false-positive rate of at most {fpr:g} with confidence "
+            f"{confidence:g}: that takes {needed} negatives; raise fpr, lower confidence or add rows."
+        )
+    # bdtrc(k, n, p) = P(Binomial > k) falls with k; find the last k at which it is still >= confidence.
+    low, high = 0, negatives
+    while high - low > 1:
+        middle = (low + high) // 2
+        if bdtrc(middle, negatives, fpr) >= confidence:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def false_alarms_within(negatives: int, fpr: float) -> int:
+    """The largest count whose quotient keeps the rate; rounding may put it one off the product."""
+    count = int(fpr * negatives) + 1
+    while count > 0 and count / negatives > fpr:
+        count -= 1
+    return count
+
+
+def _lowest_within(data: Scored, fpr: float) -> float:
+    if data.weights is None:
+        return above_negative(data, false_alarms_within(int(data.negatives), fpr))
+    tail = tail_rows(data, fpr * data.negatives)
+    negative = ~tail.labels
+    scores, weights = tail.scores[negative], tail.weights[negative]  # type: ignore[index]
+    order = np.argsort(scores)[::-1]
+    inside = within(np.cumsum(weights[order], dtype=np.float64), data.negatives, fpr, weighted=True)
+    count = len(order) if inside.all() else int(np.argmin(inside))
+    return _just_above(scores[order], count, complete=count == int(np.count_nonzero(~data.labels)))
+
+
+def above_negative(data: Scored, count: int) -> float:
+    """The lowest threshold with at most `count` negatives at or above it."""
+    negatives = int(np.count_nonzero(~data.labels))
+    if count >= negatives:
+        return -np.inf
+    tail = tail_rows(Scored(data.labels, data.scores, None), count + 1)
+    scores = tail.scores[~tail.labels]
+    place = len(scores) - 1 - count
+    scores.partition(place)
+    return _just_above(scores[place : place + 1], 0, complete=False)
+
+
+def _just_above(descending: Any, count: int, *, complete: bool) -> float:
+    """The next number after the score at place `count`, in the scores' own precision."""
+    if complete:
+        return -np.inf
+    score = descending[count]
+    if score == np.inf:
+        raise ValueError(
+            "No threshold keeps the false-positive rate: too many negatives have the score infinity."
+        )
+    return float(np.nextafter(score, np.inf, dtype=descending.dtype))
