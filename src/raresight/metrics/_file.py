@@ -1,0 +1,68 @@
+"""The file of a sketch: a zip archive of arrays with a name and a version, nothing that runs when read."""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T")
+
+FORMAT_VERSION = 1
+# What NumPy and the zip archive raise for bytes that are damaged or not all there.
+UNREADABLE = (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
+
+def pack(kind: str, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Arrays as the bytes of a .npz file that says what it is."""
+    stream = io.BytesIO()
+    contents: dict[str, Any] = {"format": np.array(f"raresight.{kind}"), "version": np.array(FORMAT_VERSION)}
+    np.savez_compressed(stream, **contents, **dict[str, Any](arrays))
+    return stream.getvalue()
+
+
+def unpack(kind: str, data: bytes, source: str, build: Callable[[Mapping[str, NDArray[Any]]], T]) -> T:
+    """What `build` makes of the arrays that were packed; ValueError that says why where it cannot be."""
+    if not data.startswith(b"PK"):
+        raise ValueError(f"{source} is not a {kind} file: it does not begin as one written by save.")
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except UNREADABLE as why:
+        raise ValueError(f"{source} is damaged or cut short ({why}); write it anew.") from why
+    found = str(arrays.get("format", "arrays of another origin"))
+    if found != f"raresight.{kind}":
+        raise ValueError(f"{source} is not a {kind} file: it holds {found}.")
+    version = int(arrays["version"]) if "version" in arrays else 0
+    if not 1 <= version <= FORMAT_VERSION:
+        raise ValueError(
+            f"{source} has format version {version}, but this raresight reads versions up to "
+            f"{FORMAT_VERSION}; a newer one has written it, so upgrade."
+        )
+    try:
+        return build(arrays)
+    except (KeyError, IndexError, TypeError, ValueError) as why:
+        raise ValueError(f"{source} is not a whole {kind} file ({why}); write it anew.") from why
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that a reader finds the old one or the new one, never a part."""
+    target = Path(path)
+    # In the same folder, since a file can only be renamed in one step within a file system.
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        with open(draft, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
