@@ -87,6 +87,11 @@ def test_nn_needs_torch_and_numpy_alone():
     assert not loaded & {"scipy", "sklearn", "matplotlib", "typer", "rich"}
 
 
+def test_ranking_metrics_need_numpy_alone():
+    loaded = modules_after("from raresight.metrics import partial_auc\npartial_auc([0, 1], [0.1, 0.2])")
+    assert not loaded & {"scipy", "sklearn", "torch", "matplotlib", "typer", "rich", "pandas"}
+
+
 def test_command_line_starts_without_the_heavy_parts():
     assert not modules_after("import raresight.cli") & {"torch", "scipy", "sklearn", "matplotlib"}
 

@@ -1,0 +1,86 @@
+"""Random ROC curves that could have given the one seen: the Bayesian bootstrap on the curve's steps.
+
+A fresh sample of n scores cuts the population's false-positive rate [0, 1] into n + 1 pieces whose lengths
+are distributed as Gamma(1) variables over their sum. So the population rate at a place with j negatives above
+is Gamma(j) over Gamma(n + 1), whatever the distribution of the scores, and a run of negatives between two
+positives is one Gamma draw: only the steps of the curve are drawn, never the rows. Positives get Gamma
+weights likewise, with half a positive more at each end (Jeffreys' prior), which keeps an interval from
+shrinking to a point where all or none are caught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raresight.metrics._steps import Steps
+
+Floats = NDArray[np.float64]
+
+DRAWN_TOGETHER = 1 << 21  # numbers drawn in one batch: some tens of megabytes
+MARGIN = 6.0  # standard deviations of the rate that a draw may fall short of its limit
+
+
+def reach(max_fpr: float, negatives: float) -> float:
+    """The rate up to which steps are needed so that a random curve, too, is complete up to `max_fpr`."""
+    return float(min(1.0, max_fpr + (MARGIN * np.sqrt(max_fpr * negatives) + MARGIN**2) / negatives))
+
+
+def resampled(
+    steps: Steps,
+    metric: Callable[[Steps], Floats],
+    draws: int,
+    generator: np.random.Generator,
+    prior: float = 0.5,
+) -> Floats:
+    """The metric of `draws` random curves. The steps must be unweighted."""
+    if steps.weighted:
+        raise ValueError("the steps of weighted rows cannot be redrawn; resample the rows.")
+    places, where = np.unique(np.concatenate([steps.above, steps.through]), return_inverse=True)
+    batch = max(1, DRAWN_TOGETHER // (3 * len(places) + len(steps.gain) + 1))
+    values = [metric(curve) for curve in _curves(steps, places, where, draws, batch, generator, prior)]
+    return np.concatenate(values)
+
+
+def _curves(
+    steps: Steps,
+    places: Floats,
+    where: NDArray[np.intp],
+    draws: int,
+    batch: int,
+    generator: np.random.Generator,
+    prior: float,
+) -> Iterator[Steps]:
+    count = len(steps.gain)
+    rest = steps.positives - float(np.sum(steps.gain))
+    for start in range(0, draws, batch):
+        size = min(batch, draws - start)
+        rate = _rates(places, steps.negatives, size, generator)
+        shape = np.concatenate([[prior], steps.gain, [rest + prior]])
+        gain = generator.standard_gamma(shape, (size, count + 2))
+        gain *= steps.positives / gain.sum(axis=1, keepdims=True)
+        first = np.zeros((size, 1))
+        yield Steps(
+            gain=gain[:, :-1],
+            above=np.concatenate([first, rate[:, where[:count]]], axis=1),
+            through=np.concatenate([first, rate[:, where[count:]]], axis=1),
+            positives=steps.positives,
+            negatives=steps.negatives,
+        )
+
+
+def _rates(places: Floats, negatives: float, size: int, generator: np.random.Generator) -> Floats:
+    """Random population rates, times `negatives`, at places with so many negatives above."""
+    # Between the j-th and the next negative a place may be anywhere: a uniform part of that one piece.
+    piece = generator.standard_exponential((size, len(places)))
+    between = np.diff(places, prepend=-1.0) - 1
+    between[0] = places[0]
+    run = generator.standard_gamma(between, (size, len(places)))
+    ends = np.cumsum(run + piece, axis=1)
+    # All n + 1 pieces: what lies beyond the last place is one more draw.
+    beyond = generator.standard_gamma(negatives - places[-1], (size, 1))
+    total = ends[:, -1:] + beyond
+    inside = ends - piece * generator.random((size, len(places)))
+    return np.asarray(inside * (negatives / total))

@@ -1,0 +1,168 @@
+"""Everything about one score in one record, with intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from raresight.metrics._inputs import check_rate, scored, to_numpy
+from raresight.metrics.calibration import calibration_error
+from raresight.metrics.intervals import Interval, interval
+from raresight.metrics.threshold import threshold_at_fpr
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found. Rates are fractions; `print` shows a table, `to_dict` gives plain values.
+
+    Attributes:
+        rows: Number of rows.
+        positives: How many of them are positive.
+        prior: Their share.
+        max_fpr: The largest false-positive rate of `partial_auc`.
+        fpr: The rate of `recall_at_fpr`.
+        intervals: The metrics with intervals, by name.
+        threshold: The lowest threshold that keeps `fpr` in the sample; alarms are scores >= threshold.
+        alarms: Rows at or above it.
+        precision: Share of positives among those alarms, NaN if there are none.
+        calibration: Calibration errors by name, empty without probabilities.
+    """
+
+    rows: int
+    positives: int
+    prior: float
+    max_fpr: float
+    fpr: float
+    intervals: dict[str, Interval]
+    threshold: float
+    alarms: int
+    precision: float
+    calibration: dict[str, float]
+
+    def __getitem__(self, name: str) -> Interval:
+        """The interval of one metric."""
+        return self.intervals[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings and dictionaries, ready for JSON."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "intervals"}
+        return {
+            **plain,
+            "calibration": dict(self.calibration),
+            "intervals": {name: found.to_dict() for name, found in self.intervals.items()},
+        }
+
+    def __str__(self) -> str:
+        level = next(iter(self.intervals.values())).level
+        titles = {
+            "roc_auc": "AUC",
+            "partial_auc": f"partial AUC, FPR <= {self.max_fpr:g} (McClish)",
+            "recall_at_fpr": f"recall at FPR {self.fpr:g}",
+            "average_precision": "average precision",
+            "brier_score": "Brier score",
+            "log_loss": "log loss",
+        }
+        lines = [
+            f"{self.rows:,} rows, {self.positives:,} positive (1 in {1 / self.prior:,.0f})",
+            f"{'':<36}{'estimate':>11}   {level:.0%} interval",
+        ]
+        lines += [
+            f"{titles[name]:<36}{_number(found.estimate):>11}   {_number(found.low)} to {_number(found.high)}"
+            for name, found in self.intervals.items()
+        ]
+        lines.append(f"{'alarms, score >= ' + format(self.threshold, '.6g'):<36}{self.alarms:>11,}")
+        lines.append(f"{'of which right':<36}{_number(self.precision):>11}")
+        lines += [
+            f"{name.replace('_', ' '):<36}{_number(value):>11}" for name, value in self.calibration.items()
+        ]
+        return "\n".join(lines)
+
+
+def evaluate(
+    y_true: Any,
+    y_score: Any,
+    *,
+    probability: Any = None,
+    max_fpr: float = 0.01,
+    fpr: float = 0.001,
+    level: float = 0.95,
+    sample_weight: Any = None,
+    seed: int = 0,
+) -> Evaluation:
+    """Judge a score, and its probabilities if given: ranking, alarms at a budget, calibration.
+
+    Args:
+        y_true: Labels 0 and 1.
+        y_score: One score a row, any range.
+        probability: The probability of the positive class, if the scores have been turned into one.
+        max_fpr: Largest false-positive rate of the partial AUC.
+        fpr: The false-positive rate that alarms may cause.
+        level: Coverage of the intervals.
+        sample_weight: A weight for each row, or None. Weighted intervals resample all rows, which takes
+            a while on large data.
+        seed: Seed of the resampling.
+
+    Example:
+        >>> import numpy as np
+        >>> random = np.random.default_rng(0)
+        >>> y = np.repeat([0, 1], [50_000, 100])
+        >>> z = random.normal(size=50_100) + 3 * y
+        >>> result = evaluate(y, z)
+        >>> print(result)
+        50,100 rows, 100 positive (1 in 501)
+                                               estimate   95% interval
+        AUC                                      0.9732   0.9494 to 0.9846
+        partial AUC, FPR <= 0.01 (McClish)       0.8005   0.7555 to 0.8405
+        recall at FPR 0.001                      0.4500   0.3595 to 0.5562
+        average precision                        0.4300   0.3233 to 0.5235
+        alarms, score >= 3.0989                      95
+        of which right                           0.4737
+        >>> round(result["roc_auc"].low, 3)
+        0.949
+    """
+    check_rate(max_fpr, "max_fpr")
+    check_rate(fpr, "fpr")
+    data = scored(y_true, y_score, sample_weight)
+    positives = int(np.count_nonzero(data.labels))
+    shared: dict[str, Any] = {"level": level, "sample_weight": sample_weight, "seed": seed}
+    found = {
+        "roc_auc": interval("roc_auc", y_true, y_score, **shared),
+        "partial_auc": interval("partial_auc", y_true, y_score, max_fpr=max_fpr, **shared),
+        "recall_at_fpr": interval("recall_at_fpr", y_true, y_score, fpr=fpr, **shared),
+        "average_precision": interval("average_precision", y_true, y_score, **shared),
+    }
+    calibration: dict[str, float] = {}
+    if probability is not None:
+        given = {"sample_weight": sample_weight}
+        found["brier_score"] = interval("brier_score", y_true, probability, **shared)
+        found["log_loss"] = interval("log_loss", y_true, probability, **shared)
+        chance = to_numpy(probability, "probability")
+        calibration = {
+            "calibration_error": calibration_error(y_true, probability, **given),
+            "log_calibration_error": calibration_error(y_true, probability, scale="log", **given),
+            "mean_probability": float(np.average(chance, weights=data.weights)),
+        }
+    threshold = threshold_at_fpr(data.labels, data.scores, fpr, sample_weight=data.weights)
+    alarm = data.scores >= threshold
+    weight = data.weights
+    caught = np.count_nonzero(data.labels[alarm]) if weight is None else weight[alarm & data.labels].sum()
+    raised = np.count_nonzero(alarm) if weight is None else weight[alarm].sum()
+    return Evaluation(
+        rows=len(data),
+        positives=positives,
+        prior=data.positives / (data.positives + data.negatives),
+        max_fpr=max_fpr,
+        fpr=fpr,
+        intervals=found,
+        threshold=threshold,
+        alarms=int(np.count_nonzero(alarm)),
+        precision=float(caught / raised) if raised > 0 else float("nan"),
+        calibration=calibration,
+    )
+
+
+def _number(value: float) -> str:
+    """Four digits that matter: 0.9876, 1.234e-05."""
+    return f"{value:.4f}" if value >= 0.001 or value == 0 else f"{value:.3e}"

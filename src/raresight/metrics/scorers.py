@@ -1,0 +1,109 @@
+"""Scikit-learn scorers of the metrics, for `cross_val_score`, `GridSearchCV` and so on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import make_scorer
+
+from raresight.metrics._inputs import to_numpy
+from raresight.metrics._registry import METRICS, Metric, check_params, find_metric
+
+_RESPONSE = {
+    "score": ("decision_function", "predict_proba"),
+    "probability": "predict_proba",
+    "label": "predict",
+}
+
+
+def scorer(metric: Metric, *, pos_label: Any = None, **params: Any) -> Any:
+    """A scikit-learn scorer: called as `scorer(estimator, X, y)`, higher is better.
+
+    Ranking metrics read `decision_function`, or `predict_proba` where there is none. Errors of probabilities
+    (`"brier_score"`, `"log_loss"`, `"calibration_error"`) read `predict_proba` and come with a minus sign, as
+    scikit-learn has it. Accuracies read `predict`.
+
+    A fold without one of the classes is an error, except for errors of probabilities, which are averages
+    over rows. Stratified folds, scikit-learn's default for classifiers, avoid it.
+
+    Args:
+        metric: A name, or the function itself from `raresight.metrics`.
+        pos_label: The label of the positive class. Without it, the second of the sorted labels, as in
+            scikit-learn: 1 of 0 and 1, "ok" of "fraud" and "ok". Not for accuracies, which know no positive
+            class.
+        **params: Parameters of the metric, such as `max_fpr=0.001`.
+
+    Raises:
+        ValueError: If the metric is unknown or a parameter is out of its range.
+        TypeError: If the metric has no such parameter.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.model_selection import cross_val_score
+        >>> x = np.arange(40.0).reshape(-1, 1)
+        >>> y = np.where(x[:, 0] < 30, "ok", "fraud")
+        >>> score = scorer("recall_at_fpr", fpr=0.1, pos_label="fraud")
+        >>> cross_val_score(LogisticRegression(), x, y, scoring=score, cv=2).tolist()
+        [1.0, 1.0]
+    """
+    name = find_metric(metric)
+    check_params(name, params)
+    reads = METRICS[name].reads
+    if pos_label is not None:
+        if reads == "label":
+            raise TypeError(f"{name} treats all classes alike, so it takes no pos_label.")
+        params["pos_label"] = pos_label
+    # Plain arguments of a module's function, so that the scorer can be cloned and sent to other processes.
+    return make_scorer(
+        labelled_metric,
+        response_method=_RESPONSE[reads],
+        greater_is_better=reads != "probability",
+        metric=name,
+        **params,
+    )
+
+
+def labelled_metric(
+    y_true: Any, y_score: Any, *, metric: str, pos_label: Any = None, sample_weight: Any = None, **params: Any
+) -> float:
+    """The metric with that name for labels of any kind, as a scorer calls it."""
+    known = METRICS[metric]
+    if known.reads == "label":
+        _need_two_classes(y_true, metric)
+    else:
+        y_true = is_positive(y_true, pos_label)
+    return known.function(y_true, y_score, sample_weight=sample_weight, **params)
+
+
+def is_positive(y_true: Any, pos_label: Any = None) -> NDArray[Any]:
+    """Which rows are of the positive class: `pos_label`, or the second of the sorted labels."""
+    labels = to_numpy(y_true, "y_true")
+    if pos_label is not None:
+        return np.asarray(labels == pos_label)
+    if len(labels) == 0 or labels.dtype.kind == "b":
+        return labels
+    if labels.dtype.kind in "iuf" and labels.min() == 0 and labels.max() <= 1:
+        return labels  # labels 0 and 1 already, or an error that the metric words better; no sort needed
+    classes = np.unique(labels)
+    if len(classes) == 2:
+        return np.asarray(labels == classes[1])
+    found = ", ".join(repr(label) for label in classes[:5].tolist())
+    if len(classes) > 2:
+        raise ValueError(f"This metric is for two classes, but y_true holds {len(classes)}: {found}...")
+    # The lone label 1 may be the positive of 0 and 1 or the negative of 1 and 2: guessing would be silent.
+    raise ValueError(
+        f"y_true holds one class only ({found}), so which class is positive cannot be told; "
+        "use stratified folds, or pass pos_label."
+    )
+
+
+def _need_two_classes(y_true: Any, metric: str) -> None:
+    labels = to_numpy(y_true, "y_true")
+    if len(labels) and np.all(labels == labels[0]):
+        raise ValueError(
+            f"y_true holds one class only ({labels[:1].tolist()[0]!r}), so {metric} would be the accuracy of "
+            "whichever class that is; use stratified folds."
+        )

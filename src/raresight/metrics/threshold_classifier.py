@@ -1,0 +1,292 @@
+"""A classifier whose decision threshold keeps a false-alarm budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing, assert_all_finite, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
+
+from raresight.metrics.threshold import threshold_at_fpr
+
+Floats = NDArray[np.float64]
+
+METHODS = ("decision_function", "predict_proba", "predict_log_proba")
+
+
+def has_method(name: str) -> Callable[[Any], bool]:
+    """Whether the inner estimator, the fitted one where there is one, has the method."""
+
+    def check(self: Any) -> bool:
+        return hasattr(getattr(self, "estimator_", self.estimator), name)
+
+    return check
+
+
+class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Tunes the decision threshold of a binary classifier on held-out rows under a false-positive rate.
+
+    The threshold is the lowest one for which the false-positive rate on new data is at most `fpr` with
+    probability `confidence`, by the exact binomial bound of `threshold_at_fpr`. The positive class is the
+    second of the sorted labels, as in scikit-learn.
+
+    What the promise covers:
+
+    - `cv="prefit"` with rows the estimator was not fitted to: the estimator itself, exactly.
+    - Folds: the fold models' scores taken together. The estimator that predicts is fitted anew to all rows,
+      so for it the promise is approximate: its scores come from a little more data, and the scores of
+      different folds may be on slightly different scales. A single split, such as
+      `StratifiedShuffleSplit(n_splits=1)`, has one fold model and one scale, but the same refit.
+
+    Sample weights go to the inner fits only. The bound counts rows: a row of weight five is not five
+    independent observations. Rows of weight zero count as absent.
+
+    Args:
+        estimator: A binary classifier with one of the methods below; fitted already if `cv="prefit"`.
+        fpr: The false-positive rate allowed, below 1.
+        confidence: The probability with which it is kept; None for the held-out rows' own rate alone.
+        cv: The number of stratified folds, a splitter, an iterable of splits, or `"prefit"` if the rows given
+            to `fit` are the held-out ones. No row may be held out twice, since that would count it as two.
+            Cloning unfits an estimator: in a search, wrap a fitted one in scikit-learn's `FrozenEstimator`.
+        method: Where the scores come from: `"decision_function"`, `"predict_proba"` or `"predict_log_proba"`
+            (the positive class's column), or `"auto"` for the first of them that the estimator has.
+        n_jobs: Folds fitted at a time, as in joblib.
+
+    Attributes:
+        estimator_: The estimator that predicts.
+        threshold_: Scores of at least this are predicted positive.
+        classes_: The two labels, the positive one last.
+        held_out_fpr_: The false-positive rate of the threshold on the held-out rows.
+        held_out_recall_: Its recall there; NaN if there were no positives, which the threshold does not need.
+        n_features_in_: The number of features, where the inner estimator tells it.
+        feature_names_in_: Their names, where the inner estimator tells them.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> rng = np.random.default_rng(0)
+        >>> y = (np.arange(2000) % 20 == 0).astype(int)
+        >>> x = rng.normal(size=(2000, 1)) + 2 * y[:, None]
+        >>> model = ThresholdAtFPR(LogisticRegression(), fpr=0.05).fit(x, y)
+        >>> round(model.held_out_fpr_, 3), round(model.held_out_recall_, 2)
+        (0.042, 0.53)
+        >>> model.predict([[0.0], [3.0]])
+        array([0, 1])
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        fpr: float = 0.001,
+        confidence: float | None = 0.95,
+        *,
+        cv: Any = 5,
+        method: str = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.fpr = fpr
+        self.confidence = confidence
+        self.cv = cv
+        self.method = method
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> ThresholdAtFPR:
+        """Score held-out rows, set the threshold, and fit the estimator to all rows (unless it is prefit).
+
+        Args:
+            X: The rows.
+            y: Their labels, of two classes.
+            **fit_params: What the inner estimator's `fit` takes, such as `sample_weight`; values with one
+                entry a row are cut to the folds.
+
+        Raises:
+            ValueError: If there are not two classes, or too few negatives to keep the promise.
+        """
+        if not 0 < self.fpr < 1:
+            raise ValueError(f"fpr must be above 0 and below 1, but is {self.fpr}.")
+        X, y = indexable(X, y)
+        labels = check_binary(y)
+        if isinstance(self.cv, str) and self.cv == "prefit":
+            held_out, scores = self._score_prefit(X, labels, fit_params)
+        else:
+            held_out, scores = self._score_folds(X, labels, self._routed(fit_params))
+        self._set_threshold(held_out == self.classes_[1], scores)
+        for attribute in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, attribute):
+                setattr(self, attribute, getattr(self.estimator_, attribute))
+        return self
+
+    def _score_prefit(
+        self, X: Any, labels: NDArray[Any], fit_params: dict[str, Any]
+    ) -> tuple[NDArray[Any], Floats]:
+        if fit_params:
+            raise ValueError(f'cv="prefit" fits nothing, so it cannot use {", ".join(fit_params)}.')
+        check_is_fitted(self.estimator)
+        classes = np.asarray(self.estimator.classes_)
+        unknown = np.setdiff1d(labels, classes).tolist()
+        if unknown:
+            raise ValueError(f"y holds the class {unknown[0]!r}, which the fitted estimator does not know.")
+        self.estimator_, self.classes_ = self.estimator, classes
+        return labels, positive_scores(self.estimator_, X, self._method())
+
+    def _score_folds(
+        self, X: Any, labels: NDArray[Any], fit_params: dict[str, Any]
+    ) -> tuple[NDArray[Any], Floats]:
+        classes = np.unique(labels)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y holds one class only ({classes.tolist()[0]!r}); a classifier needs rows of two."
+            )
+        present = rows_with_weight(labels, classes, fit_params.get("sample_weight"))
+        method, everything = self._method(), np.arange(len(labels))
+        # Splits may come as masks or as row numbers; row numbers tell whether a row comes twice.
+        splits = [
+            (everything[train], everything[test])
+            for train, test in check_cv(self.cv, labels, classifier=True).split(X, labels)
+        ]
+        tested = np.concatenate([test for _, test in splits])
+        if len(np.unique(tested)) < len(tested):
+            raise ValueError(
+                "cv holds out some rows more than once, and the bound would take them for different rows; "
+                "use a splitter whose test sets do not overlap."
+            )
+        # Not cross_val_predict: it hands the folds labels 0 and 1 instead of y's own, which breaks an
+        # estimator with class_weight={"fraud": 10}.
+        scores = Parallel(n_jobs=self.n_jobs)(
+            delayed(fold_scores)(clone(self.estimator), X, labels, train, test, method, fit_params)
+            for train, test in splits
+        )
+        self.classes_ = classes
+        self.estimator_ = clone(self.estimator).fit(X, labels, **fit_params)
+        counted = present[tested]
+        return labels[tested][counted], np.concatenate(scores)[counted]
+
+    def _set_threshold(self, positive: NDArray[np.bool_], scores: Floats) -> None:
+        self.threshold_ = threshold_at_fpr(positive, scores, self.fpr, confidence=self.confidence)
+        alarm = scores >= self.threshold_
+        self.held_out_fpr_ = float(np.mean(alarm[~positive]))
+        self.held_out_recall_ = float(np.mean(alarm[positive])) if positive.any() else float("nan")
+
+    def _method(self) -> str:
+        wanted = METHODS if self.method == "auto" else (self.method,)
+        for name in wanted:
+            if name in METHODS and hasattr(self.estimator, name):
+                return name
+        if self.method not in ("auto", *METHODS):
+            raise ValueError(f"method must be auto or one of {', '.join(METHODS)}, but is {self.method!r}.")
+        raise ValueError(f"{type(self.estimator).__name__} has no {' or '.join(wanted)} to take scores from.")
+
+    def _scores(self, X: Any) -> Floats:
+        check_is_fitted(self, "threshold_")
+        return positive_scores(self.estimator_, X, self._method())
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The positive class where the score is at least `threshold_`."""
+        scores = self._scores(X)
+        return np.asarray(self.classes_[(scores >= self.threshold_).astype(np.intp)])
+
+    def decision_function(self, X: Any) -> Floats:
+        """The inner score minus `threshold_`: the same ranking, and positive where `predict` raises an alarm.
+
+        Zero is the threshold, as scikit-learn expects of this method. Take `estimator_`'s own scores where
+        differences far below the threshold matter: subtracting it from a probability of 1e-20 rounds
+        that away.
+        """
+        return self._scores(X) - self.threshold_
+
+    @available_if(has_method("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """The inner estimator's probabilities. `predict` does not cut them at one half."""
+        check_is_fitted(self, "threshold_")
+        return np.asarray(self.estimator_.predict_proba(X))
+
+    @available_if(has_method("predict_log_proba"))  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> NDArray[Any]:
+        """The inner estimator's log-probabilities."""
+        check_is_fitted(self, "threshold_")
+        return np.asarray(self.estimator_.predict_log_proba(X))
+
+    def _routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters for the inner fit: all of them, or with metadata routing those it requests."""
+        if fit_params and get_config()["enable_metadata_routing"]:
+            return dict(process_routing(self, "fit", **fit_params).estimator.fit)
+        return fit_params
+
+    def get_metadata_routing(self) -> Any:
+        """For scikit-learn's metadata routing: what `fit` is given goes to the inner `fit`."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import get_tags  # scikit-learn 1.6 on, which alone asks for tags
+
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+def check_binary(y: Any) -> NDArray[Any]:
+    """Labels of at most two classes as an array; the words are those scikit-learn's own checks look for."""
+    labels = column_or_1d(y, warn=True)
+    if len(labels) == 0:
+        raise ValueError("There are 0 sample(s), and a minimum of 1 is required.")
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    kind = type_of_target(labels, input_name="y")
+    if kind != "binary":
+        raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+    return np.asarray(labels)
+
+
+def rows_with_weight(labels: NDArray[Any], classes: NDArray[Any], sample_weight: Any) -> NDArray[np.bool_]:
+    """The rows that are there at all, which must be some of each class."""
+    if sample_weight is None:
+        return np.ones(len(labels), dtype=np.bool_)
+    present = np.asarray(sample_weight) > 0
+    if len(present) != len(labels):
+        raise ValueError(f"y has {len(labels)} rows, but sample_weight has {len(present)}.")
+    for label in classes.tolist():
+        if not np.any(present & (labels == label)):
+            raise ValueError(f"Every row of the class {label!r} has a sample_weight of zero.")
+    return present
+
+
+def fold_scores(
+    estimator: Any,
+    X: Any,
+    labels: NDArray[Any],
+    train: NDArray[np.intp],
+    test: NDArray[np.intp],
+    method: str,
+    fit_params: dict[str, Any],
+) -> Floats:
+    """Scores of the test rows by the estimator fitted to the training rows."""
+    params = _check_method_params(X, fit_params, indices=train)
+    estimator.fit(_safe_indexing(X, train), labels[train], **params)
+    return positive_scores(estimator, _safe_indexing(X, test), method)
+
+
+def positive_scores(estimator: Any, X: Any, method: str) -> Floats:
+    """One score a row, higher for the positive class."""
+    classes = estimator.classes_
+    if len(classes) != 2:
+        raise ValueError(
+            f"{type(estimator).__name__} was fitted to {len(classes)} class(es), not two; "
+            "with folds, each needs rows of both classes."
+        )
+    values = np.asarray(getattr(estimator, method)(X))
+    # Doubles hold single-precision scores exactly; comparing in single precision would round the threshold.
+    return np.asarray(values[:, -1] if values.ndim == 2 else values, dtype=np.float64)
