@@ -47,9 +47,13 @@ types: $(VENV)/dev.stamp
 benchmark: $(VENV)/dev.stamp
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_losses.py
 	$(BIN)/python benchmarks/bench_theory.py
+	$(INSTALL) --editable ".[dev,benchmark]"
+	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_metrics.py
+	$(BIN)/python benchmarks/bench_coverage.py
 
 figures: $(VENV)/dev.stamp
 	$(BIN)/raresight losses $(PICTURED) --plot docs/images/losses.png
+	$(BIN)/python docs/draw_metrics.py
 
 paper: $(VENV)/dev.stamp
 	$(BIN)/raresight paper all
