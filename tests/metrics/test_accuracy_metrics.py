@@ -46,6 +46,13 @@ def test_bad_input_is_refused(y, guess, message):
         balanced_accuracy(y, guess)
 
 
+def test_labels_of_different_kinds_are_refused():
+    with pytest.raises(TypeError, match="different kinds"):
+        class_accuracy(["0", "1"], [0, 1])
+    with pytest.raises(ValueError, match="missing value"):
+        class_accuracy([0, None], [0, 1])
+
+
 def test_weightless_classes_are_absent():
     assert class_accuracy([0, 1], [0, 0], sample_weight=[1, 0]) == {0: 1.0}
     with pytest.raises(ValueError, match="All weights are zero"):

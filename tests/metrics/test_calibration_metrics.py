@@ -57,6 +57,27 @@ def test_log_scale_reads_the_factor(factor):
     assert calibration_error(y, p * factor) < 0.01
 
 
+@pytest.mark.parametrize("weight", [1e-6, 1e-3, 1e3])
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_only_the_proportions_of_weights_matter(scale, weight):
+    generator = np.random.default_rng(3)
+    p = generator.random(5_000) ** 4
+    y = generator.random(5_000) < p
+    plain = calibration_error(y, p / 3, scale=scale)
+    weighted = calibration_error(y, p / 3, scale=scale, sample_weight=np.full(5_000, weight))
+    assert weighted == pytest.approx(plain)
+
+
+def test_few_events_get_few_bins():
+    generator = np.random.default_rng(4)
+    errors = []
+    for _ in range(200):
+        p = np.full(20_000, 0.0015) * generator.uniform(0.5, 1.5, 20_000)
+        errors.append(calibration_error(generator.random(20_000) < p, p, scale="log"))
+    # About thirty events: one bin, and an error of about 0.8 / sqrt(30).
+    assert np.mean(errors) == pytest.approx(0.8 / np.sqrt(30), rel=0.2)
+
+
 def test_equal_mass():
     generator = np.random.default_rng(2)
     p = generator.random(10_000) ** 8
@@ -80,13 +101,13 @@ def test_order_of_rows_does_not_matter(rows, scale, bins):
     assert value == pytest.approx(other, rel=1e-9, abs=1e-12)
 
 
-@given(score_rows(), st.sampled_from(["linear", "log"]))
-def test_weights_are_repetitions(rows, scale):
+@given(score_rows())
+def test_weights_are_repetitions(rows):
     y, s, _ = rows
     p = probabilities(s)
     times = np.random.default_rng(len(y)).integers(1, 4, len(y))
-    value = calibration_error(y, p, scale=scale, sample_weight=times)
-    assert value == pytest.approx(calibration_error(np.repeat(y, times), np.repeat(p, times), scale=scale))
+    value = calibration_error(y, p, bins=5, sample_weight=times)
+    assert value == pytest.approx(calibration_error(np.repeat(y, times), np.repeat(p, times), bins=5))
 
 
 def test_known_bins_by_hand():
@@ -107,7 +128,8 @@ def test_all_zero_probabilities_have_bins():
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: brier_score([0, 1], [0.1, 1.2]), r"in \[0, 1\], but row 1 holds 1.2"),
     (lambda: log_loss([0, 1], [-0.1, 0.2]), r"in \[0, 1\], but row 0 holds -0.1"),
-    (lambda: calibration_error([0, 1], [0.1, 0.2], bins=0), "bins must be at least 1"),
+    (lambda: calibration_error([0, 1], [0.1, 0.2], bins=0), "bins must be a whole number"),
+    (lambda: calibration_error([0, 1], [0.1, 0.2], bins=1.5), "bins must be a whole number"),
     (lambda: calibration_error([0, 1], [0.1, 0.2], scale="cubic"), "one of linear, log"),
     (lambda: brier_score([0, 1], [0.1, 0.2], sample_weight=[0, 0]), "All weights are zero"),
 ])  # fmt: skip

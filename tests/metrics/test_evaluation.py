@@ -78,6 +78,15 @@ def test_no_alarm_at_all():
     assert "nan" in str(result)
 
 
+def test_infinite_scores_leave_no_threshold(rows):
+    y, z, _ = rows
+    z = np.where(np.arange(len(z)) < 200, np.inf, z)
+    result = metrics.evaluate(y, z, fpr=np.float32(0.001))
+    assert (result.threshold, result.alarms) == (np.inf, 0)
+    assert result["recall_at_fpr"].estimate == 0
+    assert json.dumps(result.to_dict())
+
+
 def test_bad_rates_are_refused(rows):
     y, z, _ = rows
     with pytest.raises(ValueError, match="fpr must be above 0"):

@@ -126,6 +126,32 @@ def test_missing_values_of_pandas_and_polars():
         metrics.roc_auc([0, 1, 1], pl.Series([0.5, None, 1.0]))
 
 
+@pytest.mark.parametrize(("values", "message"), [
+    ([0, 1, None], r"missing value \(None\) at row 2"),
+    (pd.Series([True, None, False], dtype="boolean"), r"missing value \(<NA>\) at row 1"),
+    (np.ma.array([0, 1, 1], mask=[0, 1, 0]), "masked at row 1"),
+])  # fmt: skip
+def test_missing_objects_are_named(values, message):
+    with pytest.raises(ValueError, match=message):
+        metrics.roc_auc(values, [0.1, 0.2, 0.3])
+
+
+def test_objects_that_are_numbers_are_read():
+    assert metrics.roc_auc(np.array([0, 1, True], dtype=object), np.array([0.5, 1, 2], dtype=object)) == 1.0
+    assert metrics.roc_auc(np.ma.array(Y), np.ma.array(S)) == metrics.roc_auc(Y, S)
+
+
+def test_iterators_are_refused():
+    with pytest.raises(TypeError, match="iterator"):
+        metrics.roc_auc([0, 1], (s for s in (0.1, 0.2)))
+
+
+@pytest.mark.parametrize("rate", ["a", None])
+def test_rates_that_are_no_numbers(rate):
+    with pytest.raises(TypeError, match="fpr must be a number"):
+        metrics.recall_at_fpr([0, 1], [0.1, 0.2], fpr=rate)
+
+
 def test_bad_row_far_from_the_start_is_found():
     rows = 600_000
     y, s = np.zeros(rows), np.zeros(rows)

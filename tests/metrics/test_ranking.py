@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
 from raresight.metrics import (
     _counting,
-    _tail,
     average_precision,
     partial_auc,
     precision_at_recall,
@@ -29,18 +30,6 @@ RATES = st.sampled_from([0.001, 0.01, 0.1, 0.3, 0.5, 0.9, 1.0])
 def finite(scores):
     """Infinities by large numbers in the same order, for scikit-learn refuses infinite scores."""
     return np.searchsorted(np.unique(scores), scores).astype(float)
-
-
-@pytest.fixture(params=["small data", "large data"])
-def both_ways(request, monkeypatch):
-    """The ways for small and for large data, both on the rows of a test."""
-    if request.param == "large data":
-        monkeypatch.setattr(_counting, "WORTH_BUCKETS", 1)
-        monkeypatch.setattr(_counting, "KEPT_AT_MOST", 2.0)
-        monkeypatch.setattr(_counting, "BUCKETS", 1 << 12)
-        monkeypatch.setattr(_counting, "BLOCK", 64)
-        monkeypatch.setattr(_tail, "WORTH_CUTTING", 1)
-        monkeypatch.setattr(_tail, "SAMPLE", 16)
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -89,16 +78,17 @@ class TestAgainstScikitLearn:
         false, true, _ = roc_curve(y, finite(s), sample_weight=w, drop_intermediate=False)
         inside = false <= max_fpr * (1 + 1e-12)
         points = roc_points(y, s, max_fpr=max_fpr, sample_weight=w, drop_intermediate=drop)
-        if drop:
-            # Fewer points, the same line.
-            height = np.interp(false[inside], points.fpr, points.tpr)
-            upright = np.isin(false[inside], false[inside][:-1][np.diff(false[inside]) == 0])
-            assert len(points.fpr) <= inside.sum()
-            last = np.searchsorted(points.fpr, false[inside], side="right") < len(points.fpr)
-            assert height[last & ~upright] == pytest.approx(true[inside][last & ~upright], abs=1e-9)
-        else:
+        if not drop:
             assert points.fpr == pytest.approx(false[inside], abs=1e-12)
             assert points.tpr == pytest.approx(true[inside], abs=1e-12)
+            return
+        # Fewer points, the same line from end to end: none of those left out is off it.
+        ends = ((points.fpr[0], points.tpr[0]), (points.fpr[-1], points.tpr[-1]))
+        assert np.ravel(ends) == pytest.approx([0, 0, false[inside][-1], true[inside][-1]], abs=1e-12)
+        assert len(points.fpr) <= inside.sum()
+        along = points.fpr + points.tpr  # grows along the curve, upright pieces included
+        height = np.interp(false[inside] + true[inside], along, points.tpr)
+        assert height == pytest.approx(true[inside], abs=1e-9)
 
 
 def brute_force_recall(y, s, fpr, interpolate):
@@ -168,14 +158,36 @@ def test_golden_example(golden_auc):
     assert partial_auc(y, score, 0.01) == pytest.approx(expected, abs=1e-14)
 
 
+# AUC and recall at a rate of 0.001 that the paper prints for its fraud tables.
+PRINTED = {
+    "F1 LDAM": (96.13, 32.76), "F1 Focal": (95.80, 29.91), "F1 Poly": (96.14, 31.82), "F1 VS": (96.12, 32.06),
+    "F1 TBL": (96.30, 32.45), "F2 LDAM": (97.90, 38.44), "F2 Focal": (97.83, 38.37),
+    "F2 Poly": (97.90, 38.57), "F2 VS": (97.90, 38.76), "F2 TBL": (97.90, 39.14),
+}  # fmt: skip
+
+
 def test_golden_opauc_of_binormal_curves(golden_auc):
-    """The paper's opAUC is McClish's: a curve through its AUC and recall gives its value so."""
+    """Scores on the binormal curve through the paper's AUC and recall have the golden McClish area.
+
+    The paper's own opAUC is near that, and far from the mean recall: its convention is McClish's.
+    """
+    negatives = norm.ppf((np.arange(400_000) + 0.5) / 400_000)
     for row in golden_auc["opauc"]:
-        mcclish, mean = row["binormal_mcclish"] / 100, row["binormal_pauc_over_maxfpr"] / 100
-        # Both golden numbers describe one area; ours convert between them in the same way.
-        area = mean * 0.01
-        assert 0.5 * (1 + (area - 0.01**2 / 2) / (0.01 - 0.01**2 / 2)) == pytest.approx(mcclish, abs=1e-12)
-        assert abs(row["paper"] / 100 - mcclish) < 0.02 < abs(row["paper"] / 100 - mean)
+        auc, recall = (value / 100 for value in PRINTED[row["row"]])
+
+        # recall = Phi(a + b Phi^-1(0.001)), AUC = Phi(a / sqrt(1 + b^2)).
+        def miss(b, auc=auc, recall=recall):
+            return (norm.ppf(recall) - b * norm.ppf(0.001)) / np.sqrt(1 + b * b) - norm.ppf(auc)
+
+        b = brentq(miss, 0.05, 3)
+        a = norm.ppf(recall) - b * norm.ppf(0.001)
+        positives = (norm.ppf((np.arange(4_000) + 0.5) / 4_000) + a) / b
+        y = np.repeat([0, 1], [len(negatives), len(positives)])
+        s = np.concatenate([negatives, positives])
+        assert partial_auc(y, s, 0.01) * 100 == pytest.approx(row["binormal_mcclish"], abs=0.02)
+        mean = partial_auc(y, s, 0.01, kind="mean") * 100
+        assert mean == pytest.approx(row["binormal_pauc_over_maxfpr"], abs=0.04)
+        assert abs(row["paper"] - row["binormal_mcclish"]) < 2 < abs(row["paper"] - mean)
 
 
 def test_large_binormal_sample_is_near_the_population():
@@ -220,19 +232,53 @@ def test_buckets_are_used_where_they_help(monkeypatch):
     assert len(used) == 2
 
 
-def test_memory_stays_below_a_copy_of_the_scores():
-    import tracemalloc
+def peak_memory(work):
+    tracemalloc.start()
+    work()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
 
+
+def test_memory_stays_below_a_copy_of_the_scores():
     generator = np.random.default_rng(0)
     y = generator.random(4_000_000) < 0.001
     s = generator.normal(size=4_000_000).astype(np.float32)
     for metric in (roc_auc, partial_auc, recall_at_fpr):
-        tracemalloc.start()
-        metric(y, s)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
         # The bucket table has a fixed size of a few megabytes besides.
-        assert peak < s.nbytes + 16e6, metric.__name__
+        assert peak_memory(lambda metric=metric: metric(y, s)) < s.nbytes + 16e6, metric.__name__
+
+
+@pytest.mark.parametrize("tied", [1.0, 0.997])
+def test_memory_stays_small_where_scores_are_tied(tied):
+    generator = np.random.default_rng(0)
+    y = generator.random(4_000_000) < 0.001
+    s = np.where(generator.random(len(y)) < tied, 0, generator.random(len(y))).astype(np.float32)
+    for metric in (roc_auc, partial_auc, recall_at_fpr):
+        assert peak_memory(lambda metric=metric: metric(y, s)) < s.nbytes + 16e6, metric.__name__
+
+
+@pytest.mark.parametrize("weight", [1e-300, 1e-200, 1e200, 1e300])
+def test_only_the_proportions_of_weights_matter(weight):
+    generator = np.random.default_rng(0)
+    y = generator.random(200) < 0.3
+    s = np.round(generator.normal(size=200) + y, 1)
+    w = generator.random(200)
+    for metric in (roc_auc, partial_auc, recall_at_fpr, average_precision, precision_at_recall):
+        expected = metric(y, s, sample_weight=w)
+        assert metric(y, s, sample_weight=w * weight) == pytest.approx(expected, abs=1e-12)
+
+
+def test_weights_whose_sum_is_no_number_are_refused():
+    with pytest.raises(ValueError, match="sum to inf"), np.errstate(over="ignore"):
+        roc_auc([0, 0, 1], [0.1, 0.2, 0.3], sample_weight=np.full(3, 1e308))
+
+
+def test_thinned_points_reach_the_end():
+    y = np.repeat([0, 1], [100, 10])
+    s = np.concatenate([np.arange(100.0), np.full(10, 200.0)])
+    points = roc_points(y, s, max_fpr=0.355, drop_intermediate=True)
+    assert points.fpr.tolist() == [0, 0, 0.35]
 
 
 @pytest.mark.parametrize("call", [

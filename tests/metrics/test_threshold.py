@@ -15,6 +15,7 @@ from score_cases import score_rows
 RATES = st.sampled_from([0.001, 0.01, 0.1, 0.3, 0.5, 0.9, 1.0])
 
 
+@pytest.mark.usefixtures("both_ways")
 @given(score_rows(), RATES)
 def test_keeps_the_rate_and_has_the_best_recall(rows, fpr):
     y, s, w = rows
@@ -30,6 +31,7 @@ def test_keeps_the_rate_and_has_the_best_recall(rows, fpr):
     assert recall == pytest.approx(recall_at_fpr(y, s, fpr, sample_weight=w), abs=1e-12)
 
 
+@pytest.mark.usefixtures("both_ways")
 @given(score_rows(), RATES)
 def test_is_the_lowest(rows, fpr):
     y, s, _ = rows
@@ -99,6 +101,20 @@ def test_float32_scores_get_a_float32_threshold():
 def test_what_cannot_be_promised_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         threshold_at_fpr([0, 0, 1], [0.1, 0.2, 0.3], **arguments)
+
+
+def test_weightless_rows_after_the_cut():
+    rows = 100_000
+    s, w, y = np.arange(rows, 0, -1.0), np.ones(rows), np.zeros(rows, dtype=int)
+    w[1000:10_000], y[-1] = 0, 1
+    fpr = 1000 / w[y == 0].sum()
+    assert threshold_at_fpr(y, s, fpr, sample_weight=w) == np.nextafter(rows - 10_000.0, np.inf)
+
+
+def test_more_negatives_than_a_32_bit_number_counts():
+    # The normal approximation, which is close at ten thousand expected.
+    k = allowed_false_alarms(10_000_000_000, 1e-6, 0.95)
+    assert k == pytest.approx(10_000 - 1.645 * 100, abs=2)
 
 
 def test_just_enough_negatives():

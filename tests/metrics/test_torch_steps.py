@@ -65,6 +65,11 @@ def test_bad_rows_are_named(y, s, w, message):
         torch_steps(torch.tensor(y), torch.tensor(s), w, 1.0)
 
 
+def test_close_integers_are_refused():
+    with pytest.raises(ValueError, match=r"2\*\*53"):
+        torch_steps([1, 0], torch.tensor([2**53 + 1, 2**53]), None, 1.0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
 def test_other_types_of_score(dtype):
     s = torch.tensor([1, 5, 3, 2], dtype=dtype)

@@ -92,7 +92,7 @@ def _by_buckets(
         if data.weights is None:
             np.add.at(filled, bucket, 1)
         else:
-            np.add.at(filled, bucket, np.where(labels, 0.0, data.weights[rows]))
+            np.add.at(filled, bucket, np.where(labels, 0.0, data.weights[rows]).astype(np.float64))
         kept = watched[bucket]
         kept &= ~labels
         where = np.flatnonzero(kept)

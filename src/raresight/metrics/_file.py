@@ -41,7 +41,10 @@ def unpack(kind: str, data: bytes, source: str, build: Callable[[Mapping[str, ND
     found = str(arrays.get("format", "arrays of another origin"))
     if found != f"raresight.{kind}":
         raise ValueError(f"{source} is not a {kind} file: it holds {found}.")
-    version = int(arrays["version"]) if "version" in arrays else 0
+    try:
+        version = int(arrays["version"])
+    except (KeyError, TypeError, ValueError) as why:
+        raise ValueError(f"{source} does not say its format version ({why}); write it anew.") from why
     if not 1 <= version <= FORMAT_VERSION:
         raise ValueError(
             f"{source} has format version {version}, but this raresight reads versions up to "

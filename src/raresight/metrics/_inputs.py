@@ -62,7 +62,14 @@ def to_numpy(values: Any, name: str) -> NDArray[Any]:
         if str(tensor.dtype) in ("torch.bfloat16", "torch.float16"):
             tensor = tensor.float()
         values = tensor.cpu().numpy()
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        row = first_row(np.ma.getmaskarray(values).ravel())
+        raise ValueError(f"{name} is masked at row {row}; leave masked rows out first.")
+    if hasattr(values, "__next__"):
+        raise TypeError(f"{name} is an iterator, which can be read only once; pass a list or an array.")
     array = np.asarray(values)
+    if array.dtype == object and array.ndim == 1:
+        array = _plain(array, name)
     if array.ndim == 2 and array.shape[1] == 2:
         raise ValueError(
             f"{name} has two columns; pass one score a row, such as the column of the positive class: "
@@ -70,6 +77,22 @@ def to_numpy(values: Any, name: str) -> NDArray[Any]:
         )
     if array.ndim != 1:
         raise ValueError(f"{name} must have one dimension, but has shape {array.shape}.")
+    return array
+
+
+def _plain(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Objects as numbers or strings where they are such; a missing one is an error that names the row."""
+    for row, value in enumerate(array):
+        # None, NaN and pandas' NA are the values that do not equal themselves, or refuse to say.
+        if value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value):
+            raise ValueError(f"{name} has a missing value ({value}) at row {row}.")
+    kinds = {type(value) for value in array}
+    if kinds <= {bool, np.bool_}:
+        return array.astype(bool)
+    if all(issubclass(kind, (bool, int, np.bool_, np.integer)) for kind in kinds):
+        return array.astype(np.int64)
+    if all(issubclass(kind, (bool, int, float, np.bool_, np.integer, np.floating)) for kind in kinds):
+        return array.astype(np.float64)
     return array
 
 
@@ -185,6 +208,10 @@ def scored(
 def need_classes(data: Scored, need: str = "both") -> None:
     """An error where a class that is needed ("positive", "negative", "both") is absent or weighs nothing."""
     for total, kind, label in ((data.positives, "positive", 1), (data.negatives, "negative", 0)):
+        if not np.isfinite(total):
+            raise ValueError(
+                f"The weights of the {kind} rows sum to {total}; divide all weights by a constant."
+            )
         if need not in ("both", kind) or total > 0:
             continue
         if data.weights is not None and np.any(data.labels == label):
@@ -197,7 +224,10 @@ def need_classes(data: Scored, need: str = "both") -> None:
 
 def check_rate(value: float, name: str) -> float:
     """A fraction in (0, 1]."""
-    value = float(value)
+    try:
+        value = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number above 0 and at most 1, but is {value!r}.") from None
     if not 0 < value <= 1:
         raise ValueError(f"{name} must be above 0 and at most 1, but is {value}.")
     return value

@@ -25,17 +25,22 @@ def redrawn_recalls(a: Scored, b: Scored, fpr: float, draws: int, generator: np.
     positive = np.flatnonzero(a.labels)
     rest = negatives - len(near)
     readers = [_RecallReader(one.scores[near], one.scores[positive]) for one in (a, b)]
-    batch = max(1, DRAWN_TOGETHER // (len(near) + len(positive) + 1))
+    # Positives that stand alike in both lists are drawn as one.
+    both = np.stack([reader.standing for reader in readers])
+    standing, counts = np.unique(both, axis=1, return_counts=True)
+    for reader, places in zip(readers, standing, strict=True):
+        reader.arrange(places)
+    batch = max(1, DRAWN_TOGETHER // (len(near) + len(counts) + 1))
     found = []
     for start in range(0, draws, batch):
         size = min(batch, draws - start)
         weights = generator.standard_exponential((size, len(near)))
         # n negatives leave n + 1 pieces; the last one lies with those far below.
         total = weights.sum(axis=1) + generator.standard_gamma(rest + 1.0, size)
-        shares = generator.standard_exponential((size, len(positive)))
-        # Half a positive that a alone catches and half a one that b alone does: without them nothing could
+        shares = generator.standard_gamma(counts.astype(np.float64), (size, len(counts)))
+        # A quarter of a positive that a alone catches and one that b alone does: without them nothing could
         # be said where both catch next to nothing.
-        alone = generator.standard_gamma(0.5, (2, size))
+        alone = generator.standard_gamma(0.25, (2, size))
         whole = shares.sum(axis=1) + alone.sum(axis=0)
         caught = np.stack([reader.recall(weights, total * fpr, shares) for reader in readers])
         found.append((caught + alone) / whole)
@@ -56,14 +61,18 @@ class _RecallReader:
 
     def __init__(self, negative: NDArray[Any], positive: NDArray[Any]) -> None:
         self.order = np.argsort(negative)[::-1]
-        descending = negative[self.order]
-        # How many of the near negatives are at or above each positive: the curve's steps.
-        self.positive_order = np.argsort(positive)[::-1]
-        self.through = np.searchsorted(-descending, -positive[self.positive_order], side="right")
+        # How many of the near negatives are at or above each positive.
+        self.standing = len(negative) - np.searchsorted(negative[self.order[::-1]], positive, side="left")
+        self.arrange(self.standing)
+
+    def arrange(self, standing: NDArray[np.intp]) -> None:
+        """Sort groups of positives by how many negatives are at or above them."""
+        self.group_order = np.argsort(standing, kind="stable")
+        self.through = standing[self.group_order]
 
     def recall(self, weights: Floats, allowed: Floats, shares: Floats) -> Floats:
         passed = np.cumsum(weights[:, self.order], axis=1)
         kept = np.sum(passed <= allowed[:, None], axis=1)  # negatives that may be let pass
-        caught = np.cumsum(shares[:, self.positive_order], axis=1)
+        caught = np.cumsum(shares[:, self.group_order], axis=1)
         last = np.searchsorted(self.through, kept, side="right")
         return np.asarray(np.where(last > 0, caught[np.arange(len(kept)), last - 1], 0.0))

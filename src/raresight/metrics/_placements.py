@@ -7,7 +7,6 @@ below it (DeLong et al. 1988). For a partial area only what lies beyond the thre
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,69 +14,80 @@ from numpy.typing import NDArray
 
 from raresight.metrics._counting import negatives_above
 from raresight.metrics._inputs import Scored, blocks
-from raresight.metrics._tail import tail_positions
+from raresight.metrics.delong import Spread
 from raresight.metrics.ranking import width_inside
 
 Floats = NDArray[np.float64]
 
 
-def paired_areas(a: Scored, b: Scored, max_fpr: float) -> tuple[float, float, float]:
-    """Both areas between the rates 0 and `max_fpr`, and the variance of their difference."""
-    places = [_positive_placements(one, max_fpr) for one in (a, b)]
-    variance = _negative_variance(a, b, max_fpr)
-    if len(places[0]) > 1:
-        variance += float(np.var(places[0] - places[1], ddof=1)) / len(places[0])
-    return float(np.mean(places[0])), float(np.mean(places[1])), variance
+def paired_areas(a: Scored, b: Scored, max_fpr: float) -> tuple[float, float, Spread]:
+    """Both areas between the rates 0 and `max_fpr`, and the spread of their difference."""
+    fewest = min(np.count_nonzero(a.labels), np.count_nonzero(~a.labels))
+    if fewest < 2:
+        raise ValueError("A comparison needs at least two rows of each class; one shows no variance.")
+    sides = [_Side(one, max_fpr) for one in (a, b)]
+    gains = sides[0].placements() - sides[1].placements()
+    positive = _moments(len(gains), *(float(np.sum(gains**power)) for power in (1, 2, 3)))
+    negative = _pull_moments(a, b, sides)
+    variance, third = positive[0] + negative[0], positive[1] + negative[1]
+    areas = [float(np.mean(side.placements())) for side in sides]
+    if variance <= 0 and areas[0] != areas[1]:
+        # Every row says the same (a perfect score against a constant one): the chance of a row that
+        # would not is about one in as many rows as there are.
+        variance = (max_fpr / (fewest + 1)) ** 2
+    return areas[0], areas[1], Spread(variance, third / variance**1.5 if variance > 0 else 0.0)
 
 
-def _positive_placements(data: Scored, max_fpr: float) -> Floats:
-    """The part of the area that each positive row adds, times the number of positives."""
-    scores = data.scores[data.labels]
-    values, place = np.unique(scores, return_inverse=True)
-    above, through = negatives_above(data, values)
-    return width_inside(above / data.negatives, through / data.negatives, max_fpr)[place]
+class _Side:
+    """One score of the rows: what each row adds to or takes from its partial area."""
+
+    def __init__(self, data: Scored, max_fpr: float) -> None:
+        self.values, self.place, counts = np.unique(
+            data.scores[data.labels], return_inverse=True, return_counts=True
+        )
+        above, through = negatives_above(data, self.values)
+        start, end = above / data.negatives, through / data.negatives
+        self.width = width_inside(start, end, max_fpr)
+        # How the width shrinks when one more negative lies above the step, or ties with it: by one half each
+        # where the step is inside; where the limit cuts its diagonal at the share r, by the derivatives of
+        # (f - start)^2 / (2 (end - start)).
+        cut = np.clip((max_fpr - start) / np.where(end > start, end - start, 1.0), 0.0, 1.0)
+        inside = end <= max_fpr
+        by_above = np.where(inside, 0.5, cut - cut**2 / 2)
+        by_tie = np.where(inside, 0.5, cut**2 / 2)
+        shares = counts / counts.sum()
+        self.below = np.concatenate([[0.0], np.cumsum(shares * by_above)])
+        self.through = np.concatenate([[0.0], np.cumsum(shares * by_tie)])
+        reached = np.flatnonzero(by_above + by_tie > 0)
+        self.floor = self.values[reached[0]] if len(reached) else np.inf
+
+    def placements(self) -> Floats:
+        """The part of the area that each positive row adds, times the number of positives."""
+        return np.asarray(self.width[self.place])
+
+    def pull(self, scores: NDArray[np.floating[Any]]) -> Floats:
+        """What a negative of each score takes from the area, times the number of negatives."""
+        taken = np.zeros(len(scores))
+        near = np.flatnonzero(scores >= self.floor)
+        taken[near] = self.below[np.searchsorted(self.values, scores[near], side="left")]
+        taken[near] += self.through[np.searchsorted(self.values, scores[near], side="right")]
+        return taken
 
 
-def _negative_variance(a: Scored, b: Scored, max_fpr: float) -> float:
-    """Variance that the negatives add to the difference: that of a negative's pull on both areas.
-
-    A negative lowers the area by the share of positives between it and the threshold of `max_fpr` (all
-    positives below it, for the whole area). Only negatives beyond a threshold pull.
-    """
-    negatives = a.negatives
-    if negatives < 2:
-        return 0.0
-    reading = [_pull_of(one, max_fpr) for one in (a, b)]
-    total = squares = 0.0
+def _pull_moments(a: Scored, b: Scored, sides: list[_Side]) -> tuple[float, float]:
+    """Variance and third moment that the negatives add to the difference."""
+    sums = np.zeros(3)
     for rows in blocks(len(a)):
         negative = ~a.labels[rows]
-        pull = [pull_of(one.scores[rows][negative]) for pull_of, one in zip(reading, (a, b), strict=True)]
-        apart = pull[0] - pull[1]
-        total += float(apart.sum())
-        squares += float(np.square(apart).sum())
-    return max(0.0, (squares - total**2 / negatives) / (negatives - 1) / negatives)
+        # What a negative takes lowers the area: b's pull minus a's.
+        apart = sides[1].pull(b.scores[rows][negative]) - sides[0].pull(a.scores[rows][negative])
+        sums += [apart.sum(), np.square(apart).sum(), (apart**3).sum()]
+    return _moments(int(np.count_nonzero(~a.labels)), *sums)
 
 
-def _pull_of(data: Scored, max_fpr: float) -> Callable[[NDArray[np.floating[Any]]], Floats]:
-    """The pull of a negative as a function of its score."""
-    positives = np.sort(data.scores[data.labels])
-    count = len(positives)
-    if max_fpr < 1:
-        # The score below which the rate passes max_fpr: positives at or under it are not counted.
-        limit = int(np.ceil(max_fpr * data.negatives))
-        where = tail_positions(data, float(limit))
-        highest = np.sort(data.scores[where][~data.labels[where]])[::-1]
-        floor = highest[min(limit, len(highest)) - 1]
-        beneath = float(np.searchsorted(positives, floor, side="left"))
-    else:
-        floor, beneath = None, 0.0
-
-    def pull_of(scores: NDArray[np.floating[Any]]) -> Floats:
-        pull = np.zeros(len(scores))
-        inside = np.arange(len(scores)) if floor is None else np.flatnonzero(scores >= floor)
-        left = np.searchsorted(positives, scores[inside], side="left")
-        right = np.searchsorted(positives, scores[inside], side="right")
-        pull[inside] = np.maximum((left + right) / 2 - beneath, 0) / count
-        return pull
-
-    return pull_of
+def _moments(count: int, first: float, second: float, third: float) -> tuple[float, float]:
+    """Variance and third central moment of a mean, from the sums of powers."""
+    mean = first / count
+    variance = max(0.0, (second - count * mean**2) / (count - 1))
+    central = third / count - 3 * mean * second / count + 2 * mean**3
+    return variance / count, central / count**2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -43,6 +44,15 @@ def row_bootstrap(
         for place, score in enumerate(scores):
             values[place, draw] = metric(y_true, score, sample_weight=weights, **params)
     return values
+
+
+def need_weights(metric: Callable[..., float]) -> None:
+    """An error for a function that cannot be resampled, before it is called."""
+    parameters = inspect.signature(metric).parameters
+    anything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    if "sample_weight" not in parameters and not anything:
+        name = getattr(metric, "__name__", metric)
+        raise TypeError(f"{name} must take sample_weight=, since rows are resampled by their weights.")
 
 
 def _shown(draws: range, work: int) -> Iterable[int]:

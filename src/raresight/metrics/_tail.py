@@ -9,21 +9,28 @@ from raresight.metrics._inputs import Scored, blocks
 
 SAMPLE = 1 << 16
 WORTH_CUTTING = 1 << 16  # fewer rows are taken whole
+MOST = 0.1  # of the rows may be a tail; a place takes eight bytes, twice as much as a float32 score
 
 
 def tail_rows(data: Scored, negatives: float) -> Scored:
     """All rows at or above some score that has at least `negatives` (weight or count) at or above it."""
-    where = tail_positions(data, negatives)
-    return data if len(where) == len(data) else take(data, where)
+    where = _tail(data, negatives)
+    return data if where is None else take(data, where)
 
 
 def tail_positions(data: Scored, negatives: float) -> NDArray[np.intp]:
-    """Where those rows are, ascending.
+    """Where those rows are, ascending."""
+    where = _tail(data, negatives)
+    return np.arange(len(data)) if where is None else where
+
+
+def _tail(data: Scored, negatives: float) -> NDArray[np.intp] | None:
+    """Where those rows are, or None for all of them, where the tail would be most of the rows.
 
     A sample suggests the score, the rows decide: if too few negatives lie above it, the next guess is lower.
     """
     if len(data) < WORTH_CUTTING:
-        return np.arange(len(data))
+        return None
     sample = np.sort(data.scores[:: max(1, len(data) // SAMPLE)])[::-1]
     share = negatives / data.negatives
     if data.weights is not None:
@@ -33,10 +40,12 @@ def tail_positions(data: Scored, negatives: float) -> NDArray[np.intp]:
     wanted = int(len(sample) * share + 4 * np.sqrt(len(sample) * share) + 4)
     while wanted < len(sample):
         where = rows_at_or_above(data, sample[wanted])
+        if where is None:
+            break
         if take(data, where).negatives >= negatives:
             return where
         wanted = 2 * wanted + 16
-    return np.arange(len(data))
+    return None
 
 
 def take(data: Scored, where: NDArray[np.intp]) -> Scored:
@@ -46,6 +55,13 @@ def take(data: Scored, where: NDArray[np.intp]) -> Scored:
     )
 
 
-def rows_at_or_above(data: Scored, score: float) -> NDArray[np.intp]:
-    found = [rows.start + np.flatnonzero(data.scores[rows] >= score) for rows in blocks(len(data))]
+def rows_at_or_above(data: Scored, score: float) -> NDArray[np.intp] | None:
+    """Where they are; None if they are so many (a tie, say) that their places would need much memory."""
+    found, count = [], 0
+    for rows in blocks(len(data)):
+        part = rows.start + np.flatnonzero(data.scores[rows] >= score)
+        count += len(part)
+        if count > MOST * len(data):
+            return None
+        found.append(part)
     return np.concatenate(found)

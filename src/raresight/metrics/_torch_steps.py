@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from raresight.metrics._inputs import check_lengths
+from raresight.metrics._inputs import LARGEST_EXACT_INTEGER, check_lengths
 from raresight.metrics._steps import Steps
 
 PIECE = 1 << 25  # rows looked up together, so that their places (eight bytes each) stay small
@@ -116,6 +116,10 @@ def _checked_scores(scores: torch.Tensor) -> torch.Tensor:
     if scores.dtype in (torch.float16, torch.bfloat16):
         scores = scores.float()
     elif not scores.is_floating_point():
+        if len(scores) and max(int(scores.max()), -int(scores.min())) > LARGEST_EXACT_INTEGER:
+            raise ValueError(
+                "y_score has integers beyond 2**53, which float64 cannot tell apart; pass their ranks."
+            )
         scores = scores.double()
     if len(scores) and torch.isnan(scores.max()):
         row = int(torch.isnan(scores).int().argmax())
@@ -131,6 +135,8 @@ def _checked_labels(labels: torch.Tensor) -> torch.Tensor:
     bad = (labels != 0) & (labels != 1)
     if bad.any():
         row = int(bad.int().argmax())
+        if torch.isnan(labels[row]):
+            raise ValueError(f"y_true has a missing label (NaN) at row {row}.")
         raise ValueError(
             f"y_true must hold the labels 0 and 1, but row {row} holds {labels[row].item()}; "
             "compare it with the positive value first, as in y_true == 1."

@@ -59,6 +59,10 @@ def _tally(
     if len(truth) == 0:
         raise ValueError("y_true is empty: an accuracy needs at least one row.")
     check_lengths(len(truth), len(guess), "y_pred")
+    if (truth.dtype.kind in "biuf") != (guess.dtype.kind in "biuf"):
+        raise TypeError(
+            f"y_true holds {truth.dtype} and y_pred {guess.dtype}: labels of different kinds are never equal."
+        )
     weights = check_weights(sample_weight, len(truth))
     classes, index = np.unique(truth, return_inverse=True)
     total = np.bincount(index, weights=weights, minlength=len(classes)).astype(np.float64)

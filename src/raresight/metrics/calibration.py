@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import Scored, blocks, first_row, scored
+from raresight.metrics._inputs import Scored, blocks, check_labels, first_row, scored
 
 Scale = Literal["linear", "log"]
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ def calibration_error(
     y_true: Any,
     probability: Any,
     *,
-    bins: int = 15,
+    bins: int | None = None,
     scale: Scale = "linear",
     sample_weight: Any = None,
 ) -> float:
@@ -53,27 +53,43 @@ def calibration_error(
       this is small whatever the model says: predicting 1e-4 everywhere for a prior of 2e-4 is "1e-4 off".
     - `scale="log"`: bins with equal numbers of *expected events* :math:`E_b = \sum p`, and the mean of
       :math:`|\log((Y_b + \tfrac12)/(E_b + \tfrac12))|` over bins weighted by :math:`E_b + \tfrac12`, with
-      :math:`Y_b` the events seen. exp of it is the factor by which a probability is typically off: 0.69
-      for the model above. The halves keep an empty bin finite.
+      :math:`Y_b` the events seen (weights are brought to a mean of one first). exp of it is the factor by
+      which a probability is typically off: 0.69, a factor of two, for the model above. The halves keep an
+      empty bin finite. Chance alone makes it about :math:`0.8\sqrt{b/Y}` with Y events in b bins.
 
     Equal probabilities share a bin, so the order of the rows does not matter.
 
+    Args:
+        y_true: Labels 0 and 1.
+        probability: The predicted probability of 1.
+        bins: How many; None for 15 on the linear scale and, on the log scale, at most 15 with at least 20
+            events seen in each.
+        scale: `"linear"` or `"log"`.
+        sample_weight: A weight for each row, or None.
+
     Example:
         >>> import numpy as np
-        >>> y = np.repeat([0, 1], [9998, 2])
-        >>> p = np.full(10_000, 1e-4)
-        >>> round(calibration_error(y, p), 6), round(calibration_error(y, p, scale="log", bins=1), 2)
-        (0.0001, 0.51)
+        >>> y = np.repeat([0, 1], [999_800, 200])
+        >>> p = np.full(1_000_000, 1e-4)
+        >>> round(calibration_error(y, p), 6), round(calibration_error(y, p, scale="log"), 2)
+        (0.0001, 0.69)
     """
     if scale not in get_args(Scale):
         raise ValueError(f"scale must be one of {', '.join(get_args(Scale))}, but is {scale!r}.")
+    if bins is None:
+        bins = 15 if scale == "linear" else max(1, min(15, _events(y_true) // 20))
     table = calibration_bins(y_true, probability, bins=bins, by=_MASS[scale], sample_weight=sample_weight)
     if scale == "linear":
         gap = np.abs(table.observed - table.expected)
         return float(np.sum(gap) / np.sum(table.weight))
-    expected = table.expected + 0.5
-    factor = np.abs(np.log((table.observed + 0.5) / expected))
+    unit = np.sum(table.rows) / np.sum(table.weight)  # weights of mean one, so that a half means half a row
+    expected = table.expected * unit + 0.5
+    factor = np.abs(np.log((table.observed * unit + 0.5) / expected))
     return float(np.sum(factor * expected) / np.sum(expected))
+
+
+def _events(y_true: Any) -> int:
+    return int(np.count_nonzero(check_labels(y_true)))
 
 
 _MASS: dict[str, Literal["rows", "events"]] = {"linear": "rows", "log": "events"}
@@ -81,10 +97,11 @@ _MASS: dict[str, Literal["rows", "events"]] = {"linear": "rows", "log": "events"
 
 @dataclass(frozen=True)
 class CalibrationBins:
-    """Bins of ascending probability with the weight, the expected and the observed events in each."""
+    """Bins of ascending probability with rows, weight, expected and observed events in each."""
 
     low: Floats
     high: Floats
+    rows: Floats
     weight: Floats
     expected: Floats
     observed: Floats
@@ -102,8 +119,8 @@ def calibration_bins(
 
     Where many rows have one probability there may be fewer bins than asked for.
     """
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, but is {bins}.")
+    if bins != int(bins) or bins < 1:
+        raise ValueError(f"bins must be a whole number of at least 1, but is {bins}.")
     data = probabilities(y_true, probability, sample_weight)
     order = np.argsort(data.scores)
     p = data.scores[order].astype(np.float64)
@@ -123,6 +140,7 @@ def calibration_bins(
     return CalibrationBins(
         low=p[starts],
         high=p[ends],
+        rows=np.add.reduceat((weight > 0).astype(np.float64), starts),
         weight=np.add.reduceat(weight, starts),
         expected=np.add.reduceat(expected, starts),
         observed=np.add.reduceat(weight * data.labels[order], starts),

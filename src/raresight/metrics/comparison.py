@@ -18,12 +18,14 @@ from raresight.metrics._registry import (
     metric_function,
     metric_title,
 )
-from raresight.metrics._row_bootstrap import row_bootstrap
+from raresight.metrics._row_bootstrap import need_weights, row_bootstrap
 from raresight.metrics.calibration import probabilities
+from raresight.metrics.delong import Spread, skewed_interval, skewed_p_value
 from raresight.metrics.intervals import (
     DRAWS,
     MEANS,
     Method,
+    check_draws,
     check_level,
     choose_method,
     normal_quantile,
@@ -104,9 +106,10 @@ def compare(
         >>> good = random.normal(size=20_100) + 2 * y
         >>> worse = good + 0.5 * random.normal(size=20_100)
         >>> print(compare("roc_auc", y, good, worse))
-        roc_auc 0.9355 - 0.9053 = +0.0302 [+0.0133, +0.0471], p = 0.00045
+        roc_auc 0.9355 - 0.9053 = +0.0302 [+0.0155, +0.0507], p = 0.00045
     """
     check_level(level)
+    check_draws(draws)
     name, given = metric_title(metric), filled_parameters(metric, params)
     ours = known_name(metric) is not None
     weighted = sample_weight is not None
@@ -121,6 +124,7 @@ def compare(
     if chosen == "normal":
         return _of_means(name, y_true, score_a, score_b, sample_weight, level)
     function = metric_function(metric)
+    need_weights(function)
     value_a = float(function(y_true, score_a, sample_weight=sample_weight, **given))
     value_b = float(function(y_true, score_b, sample_weight=sample_weight, **given))
     generator = np.random.default_rng(seed)
@@ -138,11 +142,11 @@ def _of_areas(
     max_fpr = check_rate(given.get("max_fpr", 1.0), "max_fpr")
     kind = check_kind(given.get("kind", "area"))
     rows = scored(y_true, score_a, name="score_a"), scored(y_true, score_b, name="score_b")
-    *areas, variance = paired_areas(*rows, max_fpr)
-    a, b = (float(standardised(area, max_fpr, kind)) for area in areas)
+    area_a, area_b, spread = paired_areas(*rows, max_fpr)
+    a, b = (float(standardised(area, max_fpr, kind)) for area in (area_a, area_b))
     stretch = float(standardised(1.0, max_fpr, kind) - standardised(0.0, max_fpr, kind))
-    difference = (areas[0] - areas[1]) * stretch
-    return _from_variance(name, a, b, difference, variance * stretch**2, level, "delong")
+    spread = Spread(spread.variance * stretch**2, spread.skewness)
+    return _from_spread(name, a, b, (area_a - area_b) * stretch, spread, level, "delong")
 
 
 def _from_draws(name: str, a: float, b: float, differences: Floats, level: float) -> Comparison:
@@ -157,20 +161,12 @@ def _from_draws(name: str, a: float, b: float, differences: Floats, level: float
     )
 
 
-def _from_variance(
-    name: str, a: float, b: float, difference: float, variance: float, level: float, method: str
+def _from_spread(
+    name: str, a: float, b: float, difference: float, spread: Spread, level: float, method: str
 ) -> Comparison:
-    from scipy.special import ndtr
-
-    deviation = float(np.sqrt(variance))
-    spread = normal_quantile(level) * deviation
-    if deviation > 0:
-        p_value = float(2 * ndtr(-abs(difference) / deviation))
-    else:
-        p_value = 1.0 if difference == 0 else 0.0
-    return Comparison(
-        name, a, b, difference, difference - spread, difference + spread, p_value, level, method
-    )
+    low, high = skewed_interval(difference, spread, normal_quantile(level))
+    p_value = skewed_p_value(difference, spread)
+    return Comparison(name, a, b, difference, low, high, p_value, level, method)
 
 
 def _of_means(
@@ -186,4 +182,5 @@ def _of_means(
             "so no difference is defined."
         )
     _, variance = stratified_mean(data[0], each[0] - each[1])
-    return _from_variance(name, means[0], means[1], means[0] - means[1], variance, level, "normal")
+    spread = Spread(variance, 0.0)
+    return _from_spread(name, means[0], means[1], means[0] - means[1], spread, level, "normal")

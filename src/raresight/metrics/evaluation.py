@@ -10,7 +10,7 @@ import numpy as np
 from raresight.metrics._inputs import check_rate, scored, to_numpy
 from raresight.metrics.calibration import calibration_error
 from raresight.metrics.intervals import Interval, interval
-from raresight.metrics.threshold import threshold_at_fpr
+from raresight.metrics.threshold import NoThresholdError, threshold_at_fpr
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,15 @@ class Evaluation:
     Attributes:
         rows: Number of rows.
         positives: How many of them are positive.
-        prior: Their share.
+        prior: Their share, weighted where there are weights.
         max_fpr: The largest false-positive rate of `partial_auc`.
         fpr: The rate of `recall_at_fpr`.
         intervals: The metrics with intervals, by name.
         threshold: The lowest threshold that keeps `fpr` in the sample; alarms are scores >= threshold.
-        alarms: Rows at or above it.
-        precision: Share of positives among those alarms, NaN if there are none.
+            Infinity, and no alarms, where too many negatives have an infinite score.
+        alarms: Rows at or above it: like `rows` and `positives` a count, also where there are weights.
+        precision: Share of positives among those alarms, weighted where there are weights; NaN if there are
+            no alarms.
         calibration: Calibration errors by name, empty without probabilities.
     """
 
@@ -122,8 +124,7 @@ def evaluate(
         >>> round(result["roc_auc"].low, 3)
         0.949
     """
-    check_rate(max_fpr, "max_fpr")
-    check_rate(fpr, "fpr")
+    max_fpr, fpr = check_rate(max_fpr, "max_fpr"), check_rate(fpr, "fpr")
     data = scored(y_true, y_score, sample_weight)
     positives = int(np.count_nonzero(data.labels))
     shared: dict[str, Any] = {"level": level, "sample_weight": sample_weight, "seed": seed}
@@ -144,8 +145,11 @@ def evaluate(
             "log_calibration_error": calibration_error(y_true, probability, scale="log", **given),
             "mean_probability": float(np.average(chance, weights=data.weights)),
         }
-    threshold = threshold_at_fpr(data.labels, data.scores, fpr, sample_weight=data.weights)
-    alarm = data.scores >= threshold
+    try:
+        threshold = threshold_at_fpr(data.labels, data.scores, fpr, sample_weight=data.weights)
+        alarm = data.scores >= threshold
+    except NoThresholdError:
+        threshold, alarm = np.inf, np.zeros(len(data), dtype=bool)
     weight = data.weights
     caught = np.count_nonzero(data.labels[alarm]) if weight is None else weight[alarm & data.labels].sum()
     raised = np.count_nonzero(alarm) if weight is None else weight[alarm].sum()

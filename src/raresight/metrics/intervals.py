@@ -20,16 +20,17 @@ from raresight.metrics._registry import (
     metric_title,
 )
 from raresight.metrics._resampling import reach, resampled
-from raresight.metrics._row_bootstrap import row_bootstrap
+from raresight.metrics._row_bootstrap import need_weights, row_bootstrap
 from raresight.metrics._steps import Steps, steps_of
 from raresight.metrics.calibration import probabilities, squared_error, surprise
-from raresight.metrics.delong import auc_spread, skewed_interval
+from raresight.metrics.delong import auc_spread, end_with_unseen, skewed_interval
 from raresight.metrics.ranking import auc_of
 
 Method = Literal["auto", "delong", "bootstrap", "normal"]
 Floats = NDArray[np.float64]
 
 DRAWS = 2000
+FEWEST = 10  # rows of a class below which a variance of placements is not trusted
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,9 @@ def interval(
 
     The interval speaks of new samples with the same numbers of positives and negatives. `method="auto"` takes
 
-    - `"delong"` for `roc_auc`: the variance of DeLong et al. (1988), with Hall's correction for skewness,
-      without which an AUC near 1 is covered far too seldom;
+    - `"delong"` for `roc_auc`: the variance of DeLong et al. (1988), with Hall's correction for skewness and
+      a word for positives that the sample may lack, without which an AUC near 1 is covered far too seldom
+      (with fewer than ten rows of a class, the bootstrap below);
     - `"bootstrap"` for the other ranking metrics: quantiles over random curves drawn from the steps of
       the ROC curve that the metric sees (a Bayesian bootstrap within each class, with half a positive
       more at each end); for `partial_auc(max_fpr=0.01)` that is the top percent of the negatives, so a
@@ -108,6 +110,7 @@ def interval(
         recall_at_fpr 0.4800 [0.3678, 0.5739]
     """
     check_level(level)
+    check_draws(draws)
     chosen = choose_method(metric, params, method, sample_weight is not None)
     if chosen == "delong":
         return _delong(metric, y_true, y_score, level, draws, seed)
@@ -120,6 +123,7 @@ def interval(
         wide = reach(reads.max_fpr, max(1, rows - _positives(y_true))) if reads.max_fpr < 1 else 1.0
         return _from_curve(metric, steps_of(y_true, y_score, None, wide), reads, level, draws, generator)
     function = metric_function(metric)
+    need_weights(function)
     given = filled_parameters(metric, params)
     estimate = float(function(y_true, y_score, sample_weight=sample_weight, **given))
     values = row_bootstrap(function, y_true, (y_score,), sample_weight, given, draws, generator)[0]
@@ -157,6 +161,13 @@ def check_level(level: float) -> None:
         raise ValueError(f"level must be between 0 and 1, such as 0.95, but is {level}.")
 
 
+def check_draws(draws: int) -> None:
+    if draws < 1:
+        raise ValueError(
+            f"draws must be at least 1, and some hundreds for a useful interval, but is {draws}."
+        )
+
+
 def normal_quantile(level: float) -> float:
     from scipy.special import ndtri
 
@@ -171,13 +182,15 @@ def _positives(y_true: Any) -> int:
 
 def _delong(metric: Metric, y_true: Any, y_score: Any, level: float, draws: int, seed: int) -> Interval:
     steps = steps_of(y_true, y_score)
-    estimate, spread = float(auc_of(steps)), auc_spread(steps)
-    if spread.variance <= 0:
-        # Perfect separation leaves no variance to see; the curve's bootstrap still knows how few rows
-        # there were.
+    estimate = float(auc_of(steps))
+    spread = auc_spread(steps) if min(steps.positives, steps.negatives) >= FEWEST else None
+    if spread is None or spread.variance <= 0:
+        # A handful of rows shows no variance worth the name, perfect separation none at all; the curve's
+        # bootstrap still knows how few rows there were.
         whole = CurveMetric(1.0, auc_of)
         return _from_curve(metric, steps, whole, level, draws, np.random.default_rng(seed))
     low, high = skewed_interval(estimate, spread, normal_quantile(level))
+    low = min(low, end_with_unseen(estimate, spread, steps.positives, level))
     return Interval(metric_title(metric), estimate, max(low, 0.0), min(high, 1.0), level, "delong")
 
 
@@ -222,8 +235,9 @@ def stratified_mean(data: Scored, errors: Floats) -> tuple[float, float]:
         weight, error = weights[chosen], errors[chosen]
         if not np.any(weight > 0):
             continue
-        centre = np.average(error, weights=weight)
         count = int(np.count_nonzero(weight))
+        # A class of one row has no spread of its own; its distance to the mean of all stands in.
+        centre = np.average(error, weights=weight) if count > 1 else mean
         within = float(np.sum(np.square(weight * (error - centre))))
         variance += within * count / max(1, count - 1) / total**2
     return mean, variance

@@ -61,7 +61,7 @@ def partial_auc(
 
     Example:
         >>> partial_auc([0, 0, 1, 0, 1], [0.1, 0.4, 0.35, 0.2, 0.8], max_fpr=0.5, kind="mean")
-        0.6666666666666666
+        0.6666666666666667
     """
     max_fpr, kind = check_rate(max_fpr, "max_fpr"), check_kind(kind)
     steps = steps_of(y_true, y_score, sample_weight, max_fpr)
@@ -149,16 +149,21 @@ def roc_points(
     if max_fpr < 1:
         data = tail_rows(data, max_fpr * negatives)
     false, true, thresholds = _curve(data)
-    if drop_intermediate and len(false) > 2:
-        bends = (np.diff(false, 2) != 0) | (np.diff(true, 2) != 0)
-        kept = np.concatenate([[True], bends, [True]])
-        false, true, thresholds = false[kept], true[kept], thresholds[kept]
-    inside = within(false, negatives, max_fpr, weighted=data.weights is not None)
+    kept = np.flatnonzero(within(false, negatives, max_fpr, weighted=data.weights is not None))
+    if drop_intermediate:
+        kept = kept[_corners(false[kept], true[kept])]
     return RocPoints(
-        np.minimum(false[inside] / negatives, 1.0),
-        np.minimum(true[inside] / positives, 1.0),
-        thresholds[inside],
+        np.minimum(false[kept] / negatives, 1.0), np.minimum(true[kept] / positives, 1.0), thresholds[kept]
     )
+
+
+def _corners(false: Floats, true: Floats) -> NDArray[np.bool_]:
+    """Points where the line bends, and its ends. Rounded weights may leave a point that bends by rounding."""
+    if len(false) < 3:
+        return np.ones(len(false), dtype=bool)
+    right, up = np.diff(false), np.diff(true)
+    bends = right[:-1] * up[1:] != right[1:] * up[:-1]
+    return np.concatenate([[True], bends, [True]])
 
 
 def _curve(data: Scored) -> tuple[Floats, Floats, NDArray[np.floating[Any]]]:
@@ -198,15 +203,16 @@ def within(false: Floats, negatives: Any, fpr: float, *, weighted: bool) -> NDAr
 
 def auc_of(steps: Steps) -> Floats:
     """Each positive is above all negatives that are not above it; ties count half."""
-    below = steps.negatives - (steps.above + steps.through) / 2
+    # Shares before products: weights of 1e200 would overflow otherwise, and of 1e-200 vanish.
+    below = 1 - (steps.above / steps.negatives + steps.through / steps.negatives) / 2
+    area = np.sum(steps.gain / steps.positives * below, axis=-1)
     # Rounding of weights may pass the ends by a unit in the last place.
-    area = np.sum(steps.gain * below, axis=-1) / (steps.positives * steps.negatives)
     return np.asarray(np.clip(area, 0.0, 1.0))
 
 
 def partial_auc_of(steps: Steps, max_fpr: float, kind: PartialKind) -> Floats:
-    width = width_inside(steps.above, steps.through, max_fpr * steps.negatives)
-    area = np.sum(steps.gain * width, axis=-1) / (steps.positives * steps.negatives)
+    width = width_inside(steps.above / steps.negatives, steps.through / steps.negatives, max_fpr)
+    area = np.sum(steps.gain / steps.positives * width, axis=-1)
     return standardised(np.clip(area, 0.0, max_fpr), max_fpr, kind)
 
 
@@ -244,7 +250,8 @@ def recall_at_fpr_of(steps: Steps, fpr: float, interpolate: bool = False) -> Flo
 
 def average_precision_of(steps: Steps) -> Floats:
     caught = steps.caught
-    return np.asarray(np.sum(steps.gain * caught / (caught + steps.through), axis=-1) / steps.positives)
+    precision = caught / (caught + steps.through)
+    return np.asarray(np.sum(steps.gain / steps.positives * precision, axis=-1))
 
 
 def precision_at_recall_of(steps: Steps, recall: float) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 
 from raresight.metrics._inputs import Scored, check_rate, scored
 from raresight.metrics._tail import tail_rows
-from raresight.metrics.ranking import within
+from raresight.metrics.ranking import WEIGHT_ROUNDING, within
 
 
 def threshold_at_fpr(
@@ -60,7 +60,7 @@ def threshold_at_fpr(
 
 def allowed_false_alarms(negatives: int, fpr: float, confidence: float) -> int:
     """How many of `negatives` may lie at or above the threshold for the bound to hold."""
-    from scipy.special import bdtrc
+    from scipy.special import betainc
 
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, but is {confidence}.")
@@ -72,11 +72,11 @@ def allowed_false_alarms(negatives: int, fpr: float, confidence: float) -> int:
             f"{negatives} negatives cannot show a false-positive rate of at most {fpr:g} with confidence "
             f"{confidence:g}: that takes {needed} negatives; raise fpr, lower confidence or add rows."
         )
-    # bdtrc(k, n, p) = P(Binomial > k) falls with k; find the last k at which it is still >= confidence.
+    # P(Binomial(n, p) > k) = I_p(k + 1, n - k) falls with k; find the last k at which it is >= confidence.
     low, high = 0, negatives
     while high - low > 1:
         middle = (low + high) // 2
-        if bdtrc(middle, negatives, fpr) >= confidence:
+        if betainc(middle + 1, negatives - middle, fpr) >= confidence:
             low = middle
         else:
             high = middle
@@ -94,13 +94,16 @@ def false_alarms_within(negatives: int, fpr: float) -> int:
 def _lowest_within(data: Scored, fpr: float) -> float:
     if data.weights is None:
         return above_negative(data, false_alarms_within(int(data.negatives), fpr))
-    tail = tail_rows(data, fpr * data.negatives)
-    negative = ~tail.labels
-    scores, weights = tail.scores[negative], tail.weights[negative]  # type: ignore[index]
+    # A little more than asked for, so that the first negative that breaks the rate is among them.
+    tail = tail_rows(data, min(1.0, fpr * (1 + 2 * WEIGHT_ROUNDING)) * data.negatives)
+    weighty = ~tail.labels & (tail.weights > 0)  # type: ignore[operator]
+    scores, weights = tail.scores[weighty], tail.weights[weighty]  # type: ignore[index]
     order = np.argsort(scores)[::-1]
     inside = within(np.cumsum(weights[order], dtype=np.float64), data.negatives, fpr, weighted=True)
-    count = len(order) if inside.all() else int(np.argmin(inside))
-    return _just_above(scores[order], count, complete=count == int(np.count_nonzero(~data.labels)))
+    if inside.all():
+        # Every negative with weight may pass.
+        return -np.inf
+    return _just_above(scores[order][int(np.argmin(inside))])
 
 
 def above_negative(data: Scored, count: int) -> float:
@@ -112,16 +115,17 @@ def above_negative(data: Scored, count: int) -> float:
     scores = tail.scores[~tail.labels]
     place = len(scores) - 1 - count
     scores.partition(place)
-    return _just_above(scores[place : place + 1], 0, complete=False)
+    return _just_above(scores[place])
 
 
-def _just_above(descending: Any, count: int, *, complete: bool) -> float:
-    """The next number after the score at place `count`, in the scores' own precision."""
-    if complete:
-        return -np.inf
-    score = descending[count]
+class NoThresholdError(ValueError):
+    """So many negatives have the score infinity that every threshold exceeds the false-positive rate."""
+
+
+def _just_above(score: np.floating[Any]) -> float:
+    """The next number after a score, in the score's own precision."""
     if score == np.inf:
-        raise ValueError(
+        raise NoThresholdError(
             "No threshold keeps the false-positive rate: too many negatives have the score infinity."
         )
-    return float(np.nextafter(score, np.inf, dtype=descending.dtype))
+    return float(np.nextafter(score, score.dtype.type(np.inf)))
