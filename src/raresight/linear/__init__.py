@@ -1,0 +1,16 @@
+"""Linear classifiers for any loss: fits, paths of fits, cross-validation, influence, streams."""
+
+from .cv import LinearClassifierCV
+from .errors import NotConvergedWarning
+from .estimator import LinearClassifier
+from .influence import Influence
+from .path import PathFit, fit_path
+
+__all__ = [
+    "Influence",
+    "LinearClassifier",
+    "LinearClassifierCV",
+    "NotConvergedWarning",
+    "PathFit",
+    "fit_path",
+]

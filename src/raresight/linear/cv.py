@@ -1,0 +1,192 @@
+"""A linear classifier that chooses its loss and its penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import check_cv
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..losses import Loss
+from ..metrics.scorers import scorer
+from .class_weights import class_weights
+from .estimator import LinearClassifier
+from .labels import encode_labels
+from .path import fit_path
+from .reading import read_weights
+
+__all__ = ["LinearClassifierCV"]
+
+_LOSSES = (
+    "crossentropy",
+    "tbl(alpha=0.8,C=0.5)",
+    "tbl(alpha=0.8,C=1.0)",
+    "tbl(alpha=0.6,C=0.5)",
+    "tbl(alpha=0.6,C=1.0)",
+)
+_L2S = (1e-5, 1e-4, 1e-3, 1e-2)
+
+
+class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A `LinearClassifier` whose loss and l2 have the best metric in cross-validation. Two classes.
+
+    Each fold is one `fit_path` over all settings; the winner by mean metric is fitted to all rows. Of
+    equals the first is taken, so put what you prefer first. The positive class is `classes_[1]`.
+
+    Args:
+        losses: Losses or their texts to choose from.
+        l2s: Ridge penalties to choose from.
+        metric: A metric of `raresight.metrics` by name, or the function; higher must be better after
+            `raresight.metrics.scorers.scorer` has given errors a minus sign.
+        metric_params: Its parameters, such as `{"max_fpr": 0.001}`.
+        cv: Folds: a number (stratified), a splitter or an iterable of (train, test).
+        l1, fit_intercept, class_weight, solver, max_iter, tol: As for `LinearClassifier`.
+
+    Attributes:
+        loss_: The chosen loss, class weights included.
+        l2_: The chosen penalty.
+        best_score_: Its mean metric.
+        cv_results_: `loss`, `l2`, `scores` (settings x folds) and `mean_score`.
+        best_model_: The `LinearClassifier` fitted to all rows; `coef_`, `intercept_`, `n_iter_` and
+            `converged_` are its own.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(3000, 2))
+    >>> y = rng.random(3000) < 1 / (1 + np.exp(3 - 2 * X[:, 0]))
+    >>> model = LinearClassifierCV(losses=["crossentropy", "tbl"], l2s=[1e-4, 100.0], cv=3,
+    ...                            metric="log_loss").fit(X, y)
+    >>> model.l2_
+    0.0001
+    """
+
+    def __init__(
+        self,
+        losses: Iterable[Loss | str] = _LOSSES,
+        l2s: Iterable[float] = _L2S,
+        metric: Any = "partial_auc",
+        metric_params: Mapping[str, Any] | None = None,
+        cv: Any = 5,
+        l1: float = 0.0,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        solver: str = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-8,
+    ) -> None:
+        self.losses = losses
+        self.l2s = l2s
+        self.metric = metric
+        self.metric_params = metric_params
+        self.cv = cv
+        self.l1 = l1
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifierCV:
+        """Try every setting on every fold, then fit the best one to all rows.
+
+        Weights count in the fits and in the metric.
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        classes, codes = encode_labels(y)
+        if len(classes) > 2:
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is multiclass: y holds "
+                f"{len(classes)} classes, and the metrics of raresight rank two"
+            )
+        if len(classes) < 2:
+            raise ValueError(f"y holds one class only, {classes.tolist()[0]!r}; two are needed")
+        weights = read_weights(sample_weight, X)
+        score = scorer(self.metric, **dict(self.metric_params or {}))
+        coded = self._coded_weights(classes, codes)
+        columns: list[NDArray[np.float64]] = []
+        settings: list[tuple[Any, float]] = []
+        for train, test in check_cv(self.cv, y, classifier=True).split(X, y):
+            own = None if weights is None else weights[train]
+            fits = self._path(X[train], codes[train], own, coded)
+            asked = {} if weights is None else {"sample_weight": weights[test]}
+            rows = X[test]
+            columns.append(np.array([score(fit.model, rows, codes[test], **asked) for fit in fits]))
+            settings = [(fit.model.loss, fit.l2) for fit in fits]
+        scores = np.column_stack(columns)
+        mean = scores.mean(axis=1)
+        best = int(np.argmax(mean))
+        loss, l2 = settings[best]
+        self.best_model_ = self._path(X, y, weights, self.class_weight, [loss], [l2])[0].model
+        if hasattr(self, "feature_names_in_"):
+            self.best_model_.feature_names_in_ = self.feature_names_in_
+        self.cv_results_ = {
+            "loss": [str(loss) for loss, _ in settings],
+            "l2": np.array([l2 for _, l2 in settings]),
+            "scores": scores,
+            "mean_score": mean,
+        }
+        self.classes_, self.loss_, self.l2_ = classes, self.best_model_.loss_, l2
+        self.best_score_ = float(mean[best])
+        self.coef_, self.intercept_ = self.best_model_.coef_, self.best_model_.intercept_
+        self.n_iter_, self.converged_ = self.best_model_.n_iter_, self.best_model_.converged_
+        return self
+
+    def _coded_weights(self, classes: NDArray[Any], codes: NDArray[np.int64]) -> Any:
+        """`class_weight` for class numbers."""
+        if not isinstance(self.class_weight, Mapping):
+            return self.class_weight
+        weights = class_weights(self.class_weight, classes, np.bincount(codes).astype(np.float64))
+        assert weights is not None
+        return dict(enumerate(weights))
+
+    def _path(
+        self, X: Any, y: Any, weights: Any, class_weight: Any, losses: Any = None, l2s: Any = None
+    ) -> Any:
+        return fit_path(
+            X,
+            y,
+            self.losses if losses is None else losses,
+            self.l2s if l2s is None else l2s,
+            sample_weight=weights,
+            l1=self.l1,
+            fit_intercept=self.fit_intercept,
+            class_weight=class_weight,
+            solver=self.solver,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+
+    def _chosen(self, X: Any) -> tuple[LinearClassifier, Any]:
+        check_is_fitted(self, "best_model_")
+        rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return self.best_model_, rows
+
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """The raw score z of each row."""
+        model, rows = self._chosen(X)
+        return model.decision_function(rows)
+
+    def predict_log_odds(self, X: Any) -> NDArray[Any]:
+        """The calibrated log-odds of each row."""
+        model, rows = self._chosen(X)
+        return model.predict_log_odds(rows)
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Calibrated probabilities, of shape (n, 2)."""
+        model, rows = self._chosen(X)
+        return model.predict_proba(rows)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class on whose side the score is."""
+        model, rows = self._chosen(X)
+        return model.predict(rows)

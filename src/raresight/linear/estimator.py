@@ -1,0 +1,273 @@
+"""The linear classifier of any loss, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..losses import Loss
+from ..losses.for_classes import loss_for_classes
+from .class_weights import class_weights, weighted_loss
+from .design import Floats
+from .influence import Influence, influence_of
+from .reading import Reading, check_penalty, read_features, read_training
+from .scoring import linear_scores
+from .solver import Plan, minimise, warn_unless_converged
+from .steps import Minimum
+from .stream import Stream
+
+__all__ = ["LinearClassifier"]
+
+_SOLVERS = ("auto", "newton", "lbfgs")
+
+
+class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear score fitted by any loss of `raresight.losses`, with calibrated probabilities.
+
+        minimise  sum_i w_i l(y_i, x_i.b + b0) / sum_i w_i  +  (l2/2) |b_std|^2  +  l1 |b_std|_1
+
+    where b_std are the coefficients of the standardised features (mean 0 and deviation 1 under the weights
+    w; the intercept is not penalised). Standardisation is internal: `coef_` and `intercept_` are in the
+    units of X. Constant features get the coefficient 0. Without an intercept features are divided by the
+    root of their mean square and not centred. Two classes have one score, for `classes_[1]`; K > 2 classes
+    have K logits and need a loss with a multi-class form.
+
+    The solver is Newton's method with a line search and a floored Hessian, or L-BFGS for many features,
+    from the loss's best constant score down to a gradient norm of `tol`. Losses that are not convex are
+    fitted to a local minimum. With l1 > 0 the steps are proximal and leave exact zeros. Large data start
+    on a weighted part of the rows; the end is always exact and in float64.
+
+    Args:
+        loss: A loss, or its text such as `"tbl(alpha=0.8,C=0.5)"` or `"ldam(class_counts=(990,10))"`.
+        l2: Ridge penalty on standardised coefficients.
+        l1: Lasso penalty on standardised coefficients.
+        fit_intercept: Whether there is an intercept.
+        class_weight: `{class: weight}`, or `"balanced"` for n/(K n_k). Weights change which errors the fit
+            avoids, and `predict` follows; `predict_proba` and `predict_log_odds` take the weights out again,
+            so that they stay calibrated for the training data.
+        solver: `"newton"`, `"lbfgs"`, or `"auto"`: Newton up to 500 coefficients. With l1 > 0 `"auto"` or
+            `"newton"`.
+        max_iter: Most steps.
+        tol: Gradient norm (least subgradient norm with l1) at which to stop, on the standardised scale and
+            for weights of sum one; relative to mean |l'| for losses where that is above one.
+        warm_start: Start from the last fit.
+
+    Attributes:
+        classes_: The classes, sorted.
+        coef_: Coefficients in the units of X, of shape (1, d) or (K, d), in float64.
+        intercept_: Intercepts, of shape (1,) or (K,).
+        loss_: The loss that was fitted, class weights included.
+        n_iter_: Steps on all rows.
+        converged_: Whether `tol` was reached; otherwise `fit` warned.
+        gradient_norm_: What was reached.
+        objective_: The minimum itself.
+
+    `decision_function` is the raw score z. `predict` is its sign (or the largest logit): the decision that
+    the loss was made for. To decide by probability or at a false-positive rate use `predict_proba` or
+    `raresight.metrics.threshold_at_fpr`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3))
+    >>> y = rng.random(2000) < 1 / (1 + np.exp(4 - 2 * X[:, 0]))
+    >>> model = LinearClassifier("tbl(alpha=0.8,C=0.5)").fit(X, y)
+    >>> model.converged_, bool(abs(model.predict_proba(X)[:, 1].mean() - y.mean()) < 0.01)
+    (True, True)
+    """
+
+    _stream: Stream | None
+
+    def __init__(
+        self,
+        loss: Loss | str = "tbl",
+        l2: float = 1e-4,
+        l1: float = 0.0,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        solver: str = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-8,
+        warm_start: bool = False,
+    ) -> None:
+        self.loss = loss
+        self.l2 = l2
+        self.l1 = l1
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # ---- fitting -------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
+        """Fit to rows X of shape (n, d), dense or sparse, and labels y of two or more classes."""
+        plan = self._plan()
+        l2 = check_penalty(self.l2, "l2")
+        before = self._last_fit() if self.warm_start else None
+        reading = read_training(self, X, y, sample_weight, bool(self.fit_intercept))
+        loss = self._loss_for(reading.classes, reading.counts)
+        start = None
+        if before is not None:
+            start = before.start_for(reading.classes, reading.sample.design)
+        minimum = minimise(reading.sample, loss, l2, plan, start)
+        converged = warn_unless_converged(minimum, str(loss), plan)
+        return self._set_fit(self, reading, loss, minimum, plan, converged)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> LinearClassifier:
+        """Go on with a stream: one batch of rows, seen once.
+
+        Of the batches so far the model keeps the quadratic that their losses make at the coefficients of
+        their time (d^2 numbers), and the means and deviations of the features. A batch is fitted exactly
+        together with that quadratic. `classes` must be given with the first batch
+        unless it holds every class.
+        After `fit`, which keeps no such quadratic, a new stream begins.
+        """
+        plan = self._plan()
+        l2 = check_penalty(self.l2, "l2")
+        before: Stream | None = getattr(self, "_stream", None)
+        stream = Stream.advance(self, before, X, y, classes, sample_weight, l2, plan)
+        self._stream = stream
+        self.classes_ = stream.classes
+        self.loss_ = stream.loss
+        self.coef_, self.intercept_ = stream.coef, stream.intercept
+        self.n_iter_ = stream.batches
+        self.gradient_norm_ = stream.residual
+        self.converged_ = stream.converged
+        return self
+
+    # ---- predicting ----------------------------------------------------------------------
+
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """The raw score z of each row, of shape (n,), or (n, K) logits; float32 for float32 rows."""
+        check_is_fitted(self, "coef_")
+        scores = linear_scores(read_features(self, X), self.coef_, self.intercept_)
+        return scores[:, 0] if len(self.coef_) == 1 else scores
+
+    def predict_log_odds(self, X: Any) -> NDArray[Any]:
+        """The calibrated log-odds of each row, log P(y=1|x) - log P(y=0|x); (n, K), class against the
+        rest, for more than two classes."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.asarray(self.loss_.log_odds(scores))
+        eta = self.loss_.probability(scores.astype(np.float64), multiclass=True)
+        with np.errstate(divide="ignore"):
+            odds = np.log(eta) - np.log(_rest(eta))
+        return np.asarray(odds.astype(scores.dtype))
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Calibrated probabilities through the loss's link, of shape (n, K)."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            # Each side by its own sigmoid: 1 - p has no digits left where p is near one.
+            odds = self.loss_.log_odds(scores)
+            return np.asarray(expit(np.column_stack([-odds, odds])))
+        return np.asarray(self.loss_.probability(scores, multiclass=True))
+
+    def predict_log_proba(self, X: Any) -> NDArray[Any]:
+        """Logarithms of `predict_proba`; `predict_log_odds` has more digits where one side is near one."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class on whose side the score is."""
+        scores = self.decision_function(X)
+        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    # ---- explaining ----------------------------------------------------------------------
+
+    def influence(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Influence:
+        """What each training row does to the fit: which rows pull hardest, such as mislabelled ones.
+
+        `X`, `y` and `sample_weight` should be those of `fit`. See `Influence`.
+        """
+        check_is_fitted(self, "coef_")
+        return influence_of(self, X, y, sample_weight)
+
+    # ---- shared --------------------------------------------------------------------------
+
+    def _plan(self) -> Plan:
+        l1 = check_penalty(self.l1, "l1")
+        tolerance = check_penalty(self.tol, "tol")
+        if self.solver not in _SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(_SOLVERS)}, got {self.solver!r}")
+        if l1 > 0 and self.solver == "lbfgs":
+            raise ValueError("l1 > 0 needs proximal steps: use solver='auto' or 'newton', not 'lbfgs'")
+        if not (isinstance(self.max_iter, (int, np.integer)) and self.max_iter >= 1):
+            raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}")
+        return Plan(l1, tolerance, int(self.max_iter), self.solver)
+
+    def _loss_for(self, classes: NDArray[Any], counts: Floats) -> Loss:
+        weights = class_weights(self.class_weight, classes, counts)
+        return weighted_loss(loss_for_classes(self.loss, counts), weights)
+
+    def _set_fit(
+        self,
+        reader: LinearClassifier,
+        reading: Reading,
+        loss: Loss,
+        minimum: Minimum,
+        plan: Plan,
+        converged: bool,
+    ) -> LinearClassifier:
+        """Take a minimum as the fit; `reader` is the model that read the features."""
+        design = reading.sample.design
+        theta = minimum.theta.reshape(reading.sample.n_scores, design.n_columns)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(reader, name):
+                setattr(self, name, getattr(reader, name))
+        self._stream = None
+        self.classes_ = reading.classes
+        self.loss_ = loss
+        self.coef_, self.intercept_ = design.outward(theta)
+        self.n_iter_ = minimum.iterations
+        self.gradient_norm_ = minimum.residual
+        penalised = theta[:, : design.n_features]
+        self.objective_ = minimum.evaluation.value + plan.l1 * float(np.abs(penalised).sum())
+        self.converged_ = converged
+        return self
+
+    def _last_fit(self) -> _LastFit | None:
+        if not hasattr(self, "coef_"):
+            return None
+        return _LastFit(self.classes_, self.coef_, self.intercept_)
+
+
+class _LastFit:
+    """Coefficients to start from again."""
+
+    def __init__(self, classes: NDArray[Any], coef: Floats, intercept: Floats) -> None:
+        self.classes, self.coef, self.intercept = classes, coef, intercept
+
+    def start_for(self, classes: NDArray[Any], design: Any) -> Floats:
+        if self.coef.shape[1] != design.n_features or not np.array_equal(self.classes, classes):
+            raise ValueError(
+                f"warm_start: the last fit had {self.coef.shape[1]} features and classes "
+                f"{self.classes.tolist()[:10]}, this one has {design.n_features} and {classes.tolist()[:10]}"
+            )
+        return np.asarray(design.inward(self.coef, self.intercept))
+
+
+def _rest(eta: Floats) -> Floats:
+    """1 - eta as the sum of the other classes, which keeps its digits where eta is near one."""
+    n_classes = eta.shape[-1]
+    return np.column_stack([np.delete(eta, k, axis=1).sum(axis=1) for k in range(n_classes)])

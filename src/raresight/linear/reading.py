@@ -1,0 +1,69 @@
+"""What a user passes, as a sample that can be fitted."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from .design import Floats, make_design
+from .labels import encode_labels, need_every_class
+from .risk import Sample
+
+__all__ = ["Reading", "check_penalty", "read_features", "read_training", "read_weights"]
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Training data: the sample, its classes and their sums of weights."""
+
+    sample: Sample
+    classes: NDArray[Any]
+    counts: Floats
+
+
+def read_training(owner: Any, X: Any, y: Any, sample_weight: Any, intercept: bool) -> Reading:
+    """Check everything that `owner.fit` was given; float32 stays float32, sparse stays sparse."""
+    X, y = validate_data(
+        owner, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True
+    )
+    classes, codes = encode_labels(y)
+    weights = read_weights(sample_weight, X)
+    counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
+    need_every_class(classes, counts)
+    return Reading(make_sample(X, codes, weights, len(classes), intercept), classes, counts)
+
+
+def make_sample(
+    X: Any, codes: NDArray[np.int64], weights: Floats | None, n_classes: int, intercept: bool
+) -> Sample:
+    n_scores = 1 if n_classes == 2 else n_classes
+    kind = np.float32 if X.dtype == np.float32 else np.float64
+    labels = codes.astype(kind) if n_scores == 1 else codes
+    return Sample(make_design(X, weights, intercept), labels, weights, n_scores)
+
+
+def read_features(owner: Any, X: Any) -> Any:
+    return validate_data(owner, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+
+
+def read_weights(sample_weight: Any, X: Any) -> Floats | None:
+    """Weights in float64, or None where all rows count alike."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not float(weights.sum()) > 0:
+        raise ValueError("sample_weight is zero for every row; there is nothing to fit")
+    return np.asarray(weights, dtype=np.float64)
+
+
+def check_penalty(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0 <= float(value) < np.inf:
+        raise ValueError(f"{name} must be at least 0 and finite, got {value}")
+    return float(value)

@@ -1,0 +1,310 @@
+"""The regularised risk, its gradient and its Hessian, for many settings in one read of the rows.
+
+    R(b, b0) = sum_i w_i l(y_i, x_i.b + b0) / sum_i w_i + (l2/2) |b|^2
+
+in the standardised features x of a `Design`. A setting is a loss, an l2 and a point. Scores of all
+settings come from one matrix product a block, gradients from another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..losses import Loss
+from ..losses._numpy_ops import NumpyOps
+from .design import Design, Floats
+from .threads import in_threads, thread_count
+
+__all__ = ["Evaluation", "Request", "Sample", "evaluate", "slope_sizes"]
+
+_AT_ONCE = 32  # settings whose scores are held together
+_SMALL = 1 << 18  # numbers below which threads cost more than they save
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows with labels: 0.0/1.0 for one score a row (`n_scores` = 1), class numbers for K logits."""
+
+    design: Design
+    labels: NDArray[Any]
+    weights: Floats | None
+    n_scores: int
+
+    @property
+    def total(self) -> float:
+        return float(len(self.labels)) if self.weights is None else float(self.weights.sum())
+
+    @property
+    def size(self) -> int:
+        """How many numbers a point has."""
+        return self.n_scores * self.design.n_columns
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What is asked at a point: value and gradient (order 1), and the Hessian (order 2).
+
+    `theta` is the vector of the (n_scores, columns) coefficients. `double` asks for float64 throughout;
+    otherwise float32 rows are computed in float32 and summed over blocks in float64. `features` limits the
+    Hessian to some features (and the intercept).
+    """
+
+    loss: Loss
+    l2: float
+    theta: Floats
+    order: int
+    double: bool
+    features: NDArray[np.intp] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The regularised risk at a point.
+
+    `scale` is the mean of |l'|, the size of the terms that cancel in the gradient; `noise` the rounding of
+    the value.
+    """
+
+    value: float
+    gradient: Floats
+    hessian: Floats | None
+    scale: float
+    noise: float
+    double: bool
+
+
+def evaluate(sample: Sample, requests: Sequence[Request]) -> list[Evaluation]:
+    """Answer all requests in one pass over the rows."""
+    design = sample.design
+    single = [i for i, request in enumerate(requests) if not request.double and design.is_single]
+    double = [i for i in range(len(requests)) if i not in set(single)]
+    groups = [
+        (_Group(sample, [requests[i] for i in members], is_double), members)
+        for members, is_double in ((single, False), (double, True))
+        if members
+    ]
+
+    def work(part: list[slice]) -> list[list[_Sums]]:
+        sums = [group.zero() for group, _ in groups]
+        with NumpyOps.guard():
+            for rows in part:
+                for (group, _), into in zip(groups, sums):
+                    group.add(rows, into)
+        return sums
+
+    numbers = design.X.nnz if design.is_sparse else design.n_rows * design.n_features
+    threads = thread_count() if numbers * len(requests) >= _SMALL else 1
+    parts = in_threads(work, design.tasks(), threads)
+    results: dict[int, Evaluation] = {}
+    # Far from the minimum a sum may overflow; the solver looks at what comes out and steps back.
+    with NumpyOps.guard():
+        for number, (group, members) in enumerate(groups):
+            for place, index in enumerate(members):
+                total = _Sums.added([part[number][place] for part in parts])
+                results[index] = _finish(sample, requests[index], total, group.double)
+    return [results[i] for i in range(len(requests))]
+
+
+def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
+    """|l'| of each row at a point, weight apart; for K logits the sum over them."""
+    group = _Group(sample, [Request(loss, 0.0, theta, 1, False)], double=not sample.design.is_single)
+    result = np.empty(sample.design.n_rows, dtype=group.kind)
+
+    def work(part: list[slice]) -> None:
+        with NumpyOps.guard():
+            for rows in part:
+                scores = group.scores(sample.design.block(rows, group.double), slice(0, 1))
+                if sample.n_scores == 1:
+                    labels = sample.labels[rows].astype(group.kind, copy=False)
+                    result[rows] = np.abs(loss._labelled(NumpyOps, scores[0], labels, 1)[1])
+                else:
+                    logits = np.ascontiguousarray(scores.T)
+                    slopes = loss._class_terms(NumpyOps, logits, sample.labels[rows], 1)[1]
+                    result[rows] = np.abs(slopes).sum(axis=1)
+
+    in_threads(work, sample.design.tasks())
+    return result
+
+
+@dataclass(eq=False)
+class _Sums:
+    """Sums over rows for one request, in the units of the blocks."""
+
+    value: float
+    scale: float
+    product: Floats  # X'g, (K, d)
+    total: Floats  # sum g, (K,)
+    bends: dict[tuple[int, int], tuple[Floats, Floats, float]]  # X'hX, X'h and sum h of two scores
+
+    @staticmethod
+    def added(parts: Sequence[_Sums]) -> _Sums:
+        bends = {}
+        for pair in parts[0].bends:
+            terms = [part.bends[pair] for part in parts]
+            bends[pair] = (
+                np.sum([term[0] for term in terms], axis=0),
+                np.sum([term[1] for term in terms], axis=0),
+                math.fsum(term[2] for term in terms),
+            )
+        return _Sums(
+            math.fsum(part.value for part in parts),
+            math.fsum(part.scale for part in parts),
+            np.sum([part.product for part in parts], axis=0),
+            np.sum([part.total for part in parts], axis=0),
+            bends,
+        )
+
+
+class _Group:
+    """Requests of one precision on one sample."""
+
+    def __init__(self, sample: Sample, requests: list[Request], double: bool) -> None:
+        self.sample, self.requests, self.double = sample, requests, double
+        self.kind = np.dtype(np.float64 if double else np.float32)
+        design, scores = sample.design, sample.n_scores
+        centre, scale = design.fold()
+        thetas = np.stack([request.theta.reshape(scores, design.n_columns) for request in requests])
+        coef = thetas[:, :, : design.n_features] * scale
+        own = thetas[:, :, -1] if design.intercept else 0.0
+        self.offsets = (own - coef @ centre).reshape(-1, 1).astype(self.kind)
+        self.coef = coef.reshape(-1, design.n_features).astype(self.kind)
+        self.far = bool(np.abs(thetas).max(initial=0.0) > 1e15)
+
+    def zero(self) -> list[_Sums]:
+        scores, d = self.sample.n_scores, self.sample.design.n_features
+        result = []
+        for request in self.requests:
+            size = d if request.features is None else len(request.features)
+            pairs = [(k, m) for k in range(scores) for m in range(k + 1)] if request.order == 2 else []
+            bends = {pair: (np.zeros((size, size)), np.zeros(size), 0.0) for pair in pairs}
+            result.append(_Sums(0.0, 0.0, np.zeros((scores, d)), np.zeros(scores), bends))
+        return result
+
+    def add(self, rows: slice, into: list[_Sums]) -> None:
+        """Add the sums of a block of rows."""
+        sample, k = self.sample, self.sample.n_scores
+        block = sample.design.block(rows, self.double)
+        weight = None if sample.weights is None else sample.weights[rows].astype(self.kind, copy=False)
+        add = self._add_binary if k == 1 else self._add_classes
+        # Not all of a long path at once: their scores would take more room than the rows.
+        for begin in range(0, len(into), _AT_ONCE):
+            some = slice(begin, begin + _AT_ONCE)
+            scores = self.scores(block, some)
+            slopes = np.empty_like(scores)
+            add(block, rows, weight, scores, slopes, self.requests[some], into[some])
+            products = (block.T @ slopes.T).T if sample.design.is_sparse else slopes @ block
+            totals = slopes.sum(axis=1)
+            for i, sums in enumerate(into[some]):
+                sums.product += products[i * k : (i + 1) * k]
+                sums.total += totals[i * k : (i + 1) * k]
+
+    def scores(self, block: Any, some: slice) -> Any:
+        """Scores of a block for some of the requests, one row a request and score."""
+        k = self.sample.n_scores
+        places = slice(some.start * k, some.stop * k)
+        coef = self.coef[places]
+        scores = np.ascontiguousarray((block @ coef.T).T) if self.sample.design.is_sparse else coef @ block.T
+        scores += self.offsets[places]
+        if self.far:
+            # A score beyond the range of the type is a far point of a line search, not an error.
+            largest = NumpyOps.largest(scores)
+            np.clip(scores, -largest, largest, out=scores)
+        return scores
+
+    def _add_binary(
+        self,
+        block: Any,
+        rows: slice,
+        weight: Any,
+        scores: Any,
+        slopes: Any,
+        requests: list[Request],
+        into: list[_Sums],
+    ) -> None:
+        labels = self.sample.labels[rows].astype(self.kind, copy=False)
+        for i, (request, sums) in enumerate(zip(requests, into)):
+            terms = request.loss._labelled(NumpyOps, scores[i], labels, request.order)
+            slopes[i] = terms[1] if weight is None else terms[1] * weight
+            sums.value += _total(terms[0], weight)
+            sums.scale += float(np.abs(slopes[i]).sum())
+            if request.order == 2:
+                bend = np.broadcast_to(terms[2] if weight is None else terms[2] * weight, labels.shape)
+                _add_bend(sums, (0, 0), block, bend, request.features)
+
+    def _add_classes(
+        self,
+        block: Any,
+        rows: slice,
+        weight: Any,
+        scores: Any,
+        slopes: Any,
+        requests: list[Request],
+        into: list[_Sums],
+    ) -> None:
+        labels, k = self.sample.labels[rows], self.sample.n_scores
+        for i, (request, sums) in enumerate(zip(requests, into)):
+            own = slice(i * k, (i + 1) * k)
+            logits = np.ascontiguousarray(scores[own].T)
+            value, slope = request.loss._class_terms(NumpyOps, logits, labels, 1)
+            slopes[own] = slope.T if weight is None else slope.T * weight
+            sums.value += _total(value, weight)
+            sums.scale += float(np.abs(slopes[own]).sum())
+            if request.order == 2:
+                bends = request.loss._class_hessian(NumpyOps, logits, labels)
+                for pair in sums.bends:
+                    bend = bends[:, pair[0], pair[1]]
+                    _add_bend(sums, pair, block, bend if weight is None else bend * weight, request.features)
+
+
+def _total(values: Any, weight: Any) -> float:
+    return float(values.sum()) if weight is None else float(weight @ values)
+
+
+def _add_bend(
+    sums: _Sums, pair: tuple[int, int], block: Any, bend: Any, features: NDArray[np.intp] | None
+) -> None:
+    if features is not None:
+        block = block[:, features]
+    is_sparse: bool = sparse.issparse(block)
+    if is_sparse:
+        bent = block.multiply(bend[:, None]).tocsr()
+        product, weighted = (block.T @ bent).toarray(), block.T @ bend
+    else:
+        product, weighted = (block * bend[:, None]).T @ block, bend @ block
+    so_far = sums.bends[pair]
+    total = so_far[2] + float(bend.sum())
+    sums.bends[pair] = (so_far[0] + product, so_far[1] + weighted, total)
+
+
+def _finish(sample: Sample, request: Request, sums: _Sums, double: bool) -> Evaluation:
+    design, weight, k = sample.design, sample.total, sample.n_scores
+    theta = request.theta.reshape(k, design.n_columns)
+    penalised = theta[:, : design.n_features]
+    gradient = design.gradient_inward(sums.product, sums.total) / weight
+    gradient[:, : design.n_features] += request.l2 * penalised
+    penalty = 0.5 * request.l2 * float(np.vdot(penalised, penalised))
+    value = sums.value / weight + penalty
+    # Rounding of single rows averages out; what is left was seen to be well below these.
+    noise = (1e-14 if double else 1e-7) * (abs(sums.value / weight) + penalty)
+    hessian = _assemble(sample, request, sums) if request.order == 2 else None
+    return Evaluation(value, gradient.ravel(), hessian, sums.scale / weight, noise, double)
+
+
+def _assemble(sample: Sample, request: Request, sums: _Sums) -> Floats:
+    """The Hessian by class and column, in the order of theta."""
+    design, k = sample.design, sample.n_scores
+    blocks: list[list[Any]] = [[None] * k for _ in range(k)]
+    for (a, b), (product, weighted, total) in sums.bends.items():
+        inner = design.hessian_inward(product, weighted, total, request.features) / sample.total
+        if a == b:
+            size = len(inner) - int(design.intercept)
+            inner[np.arange(size), np.arange(size)] += request.l2
+        blocks[a][b], blocks[b][a] = inner, inner.T
+    return np.asarray(np.block(blocks)) if k > 1 else np.asarray(blocks[0][0])

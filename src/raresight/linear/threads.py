@@ -1,0 +1,49 @@
+"""Work on blocks of rows, shared between the cores."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import joblib
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["in_threads", "one_blas_thread", "thread_count"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def thread_count() -> int:
+    """The cores of this process, or fewer where OMP_NUM_THREADS says so."""
+    cores = int(joblib.cpu_count())
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return max(1, min(cores, int(asked))) if asked.isdigit() and int(asked) > 0 else cores
+
+
+def in_threads(
+    work: Callable[[Task], Result], tasks: Sequence[Task], threads: int | None = None
+) -> list[Result]:
+    """`work` of each task, in order. NumPy and BLAS let go of the interpreter while they compute."""
+    count = min(threads or thread_count(), len(tasks))
+    with one_blas_thread():
+        if count <= 1:
+            return [work(task) for task in tasks]
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(work, tasks))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS on the calling thread alone: on small blocks its own threads cost far more than they save."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _controller() -> Any:
+    return ThreadpoolController()

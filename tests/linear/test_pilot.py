@@ -1,0 +1,53 @@
+"""Parts of the rows stand for all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from raresight.linear.pilot import even_part, pulling_part
+from raresight.linear.reading import make_sample
+from raresight.linear.risk import Request, evaluate
+from raresight.losses import parse
+
+
+def sample_of(n=200_000, weights=None, classes=2, shift=-5.0):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4)).astype(np.float32)
+    codes = (rng.random(n) < expit(X[:, 0] + shift)).astype(np.int64)
+    if classes == 3:
+        codes += rng.random(n) < 0.001
+        codes = np.minimum(codes, 2)
+    return make_sample(X, codes, weights, classes, intercept=True)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_risk_of_a_part_is_that_of_all_rows(classes):
+    weights = np.random.default_rng(1).random(200_000) + 0.5
+    whole = sample_of(weights=weights, classes=classes)
+    rng = np.random.default_rng(2)
+    theta = rng.normal(size=whole.size) * 0.1
+    theta[whole.design.n_columns - 1 :: whole.design.n_columns] -= np.linspace(4, 5, whole.n_scores)
+    loss = parse("tbl")
+    even = even_part(whole)
+    assert even is not None
+    for part, close in ((even, 0.1), (pulling_part(whole, loss, theta), 0.03)):
+        assert part.design.n_rows < 0.1 * whole.design.n_rows
+        assert part.total == pytest.approx(whole.total, rel=0.03)
+        a, b = (evaluate(one, [Request(loss, 0.0, theta, 2, double=True)])[0] for one in (whole, part))
+        assert b.value == pytest.approx(a.value, rel=close)
+        assert b.gradient == pytest.approx(a.gradient, abs=close * a.scale)
+        assert b.hessian == pytest.approx(a.hessian, abs=2 * close * np.abs(a.hessian).max())
+
+
+def test_a_rare_class_is_taken_whole():
+    whole = sample_of(shift=-6.5)
+    part = even_part(whole)
+    assert part is not None
+    assert part.labels.sum() == whole.labels.sum()
+    assert part.weights[part.labels == 1] == pytest.approx(1.0)
+
+
+def test_few_rows_have_no_part():
+    assert even_part(sample_of(50_000)) is None
