@@ -1,0 +1,11 @@
+"""Gradient boosting with any loss: objectives for XGBoost, LightGBM and CatBoost, and two classifiers.
+
+The libraries are imported when something is trained or loaded, not before.
+"""
+
+from .lightgbm_classifier import LightGBMClassifier
+from .objective import objective
+from .start import Start, start_of
+from .xgboost_classifier import XGBoostClassifier
+
+__all__ = ["LightGBMClassifier", "Start", "XGBoostClassifier", "objective", "start_of"]

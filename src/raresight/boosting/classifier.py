@@ -1,0 +1,397 @@
+"""What both classifiers share: parameters, fitting, predictions, saving."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from ..losses import Loss, parse
+from ..losses._numpy_ops import NumpyOps
+from ..losses.for_classes import loss_for_classes
+from ..metrics.eval_metrics import EvalMetric
+from ._library import import_library
+from .defaults import Limits, limits_of
+from .gradients import Gradients
+from .labels import encode, encode_known, read_targets, shares_of
+from .level import level_shift, shifted
+from .metrics import evaluation_metric
+from .model_files import (
+    pack_parameters,
+    pack_values,
+    read_model,
+    side_file,
+    unpack_values,
+    write_model,
+)
+from .objective import hessian_factor
+from .start import Start, start_of
+from .tables import Categories, apply_categories, categorical_columns, is_frame, learn_categories, read_table
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows for training or evaluation, with labels as class numbers."""
+
+    X: Any
+    codes: Array
+    weights: Array | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that a library needs to know for one training run."""
+
+    training: Part
+    evaluation: list[Part]
+    gradients: Gradients
+    start: Start
+    limits: Limits
+    n_classes: int
+    categorical: list[int]
+    metric: Any
+    native: dict[str, Any]
+
+    @property
+    def n_scores(self) -> int:
+        """Scores a row: one for two classes."""
+        return 1 if self.n_classes == 2 else self.n_classes
+
+
+class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The shared half of `XGBoostClassifier` and `LightGBMClassifier`."""
+
+    _library: ClassVar[str]
+    # Native parameters that are not to be given, with the reason.
+    _refused: ClassVar[dict[str, str]]
+
+    def __init__(
+        self,
+        loss: Loss | str = "tbl",
+        *,
+        n_estimators: int = 100,
+        learning_rate: float = 0.1,
+        early_stopping_rounds: int | None = None,
+        eval_metric: str | EvalMetric | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        **native: Any,
+    ) -> None:
+        self.loss = loss
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.early_stopping_rounds = early_stopping_rounds
+        self.eval_metric = eval_metric
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        if native:
+            self._native = native
+
+    # ---- parameters ----------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters, the native ones among them."""
+        return {**super().get_params(deep), **getattr(self, "_native", {})}
+
+    def set_params(self, **params: Any) -> BoostedClassifier:
+        """Set parameters; what is not one of this class's own goes to the library."""
+        own = set(self._get_param_names())
+        super().set_params(**{name: value for name, value in params.items() if name in own})
+        native = {name: value for name, value in params.items() if name not in own}
+        if native:
+            self._native = {**getattr(self, "_native", {}), **native}
+        return self
+
+    def _checked_native(self) -> dict[str, Any]:
+        """The native parameters, after a look at all that were given."""
+        native = dict(getattr(self, "_native", {}))
+        for name in native:
+            if name in self._refused:
+                raise ValueError(f"{type(self).__name__} does not take {name}: {self._refused[name]}")
+        for name in ("n_estimators", "early_stopping_rounds"):
+            value = getattr(self, name)
+            if name == "early_stopping_rounds" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not (isinstance(self.learning_rate, (int, float, np.number)) and 0 < self.learning_rate < np.inf):
+            raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
+        return native
+
+    def _seed(self) -> int | None:
+        if self.random_state is None:
+            return None
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # ---- fitting -------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: Any = None,
+        eval_sample_weight: Any = None,
+        categorical_feature: Any = "auto",
+    ) -> Any:
+        """Train on X and y.
+
+        Args:
+            X: (n, d) array, scipy.sparse matrix, pandas or polars DataFrame; NaN and null are missing.
+            y: n labels of any kind; the last class in sorted order is the positive one of two.
+            sample_weight: n weights, which count as repetitions of a row.
+            eval_set: `(X, y)` or a list of such pairs, evaluated after each round; the last one decides
+                when to stop.
+            eval_sample_weight: Weights for the pair, or a list with weights or None for each pair.
+            categorical_feature: `"auto"` takes categorical columns of DataFrames. A list of names or
+                positions adds columns; in an array they hold whole numbers from 0 on.
+        """
+        import_library(self._library)
+        native = self._checked_native()
+        labels = read_targets(y, type(self).__name__)
+        table = read_table(self, X, reset=True)
+        check_consistent_length(table, labels)
+        weights = self._read_weights(sample_weight, table)
+        self.classes_, codes = encode(labels)
+        n_classes = len(self.classes_)
+        loss = loss_for_classes(self.loss, np.bincount(codes))
+        start = start_of(loss, shares_of(codes, weights, self.classes_))
+        categorical = categorical_columns(table, categorical_feature)
+        self._categories: Categories = learn_categories(table, categorical)
+        table = apply_categories(table, self._categories)
+        n_scores = 1 if n_classes == 2 else n_classes
+        factor = hessian_factor(self._library, n_scores)
+        evaluation = self._read_evaluation(eval_set, eval_sample_weight)
+        if self.early_stopping_rounds is not None and not evaluation:
+            raise ValueError("early stopping needs rows to watch: pass eval_set=(X, y) to fit")
+        run = Run(
+            training=Part(table, codes, weights),
+            evaluation=evaluation,
+            gradients=Gradients(loss, codes, weights, n_classes=n_scores, factor=factor),
+            start=start,
+            limits=limits_of(loss, start, factor),
+            n_classes=n_classes,
+            categorical=categorical,
+            metric=evaluation_metric(self.eval_metric, self._library, loss, n_classes)
+            if evaluation
+            else None,
+            native=native,
+        )
+        self.loss_ = loss
+        self.start_score_ = start.scores[0] if n_scores == 1 else np.array(start.scores)
+        self.evals_result_: dict[str, dict[str, list[float]]] = {}
+        self.best_iteration_: int | None = None
+        self.booster_, scores = self._train(run)
+        shares = np.array(start.shares)
+        self.log_odds_shift_ = level_shift(self._log_posterior(scores), shares, weights)[1:]
+        return self
+
+    @abstractmethod
+    def _train(self, run: Run) -> tuple[Any, Array]:
+        """The trained booster and its raw scores of the training rows, start score included.
+
+        Sets `best_iteration_` and `evals_result_` on the way.
+        """
+
+    def _read_weights(self, sample_weight: Any, table: Any) -> Array | None:
+        if sample_weight is None:
+            return None
+        weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
+        if np.any(weights < 0):
+            raise ValueError("sample_weight must not be negative")
+        return weights
+
+    def _read_evaluation(self, eval_set: Any, eval_sample_weight: Any) -> list[Part]:
+        if eval_set is None:
+            return []
+        single = isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple)
+        pairs = [eval_set] if single else list(eval_set)
+        given = [eval_sample_weight] if single else eval_sample_weight
+        weights = [None] * len(pairs) if given is None else list(given)
+        if len(weights) != len(pairs):
+            raise ValueError(f"{len(weights)} eval_sample_weight for {len(pairs)} eval_set")
+        parts = []
+        for number, (pair, weight) in enumerate(zip(pairs, weights)):
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise ValueError(f"eval_set[{number}] must be a pair (X, y)")
+            table = apply_categories(read_table(self, pair[0], reset=False), self._categories)
+            labels = read_targets(pair[1], type(self).__name__)
+            check_consistent_length(table, labels)
+            codes = encode_known(labels, self.classes_, f"eval_set[{number}]")
+            parts.append(Part(table, codes, self._read_weights(weight, table)))
+        return parts
+
+    # ---- predictions ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _raw(self, table: Any) -> Array:
+        """Raw scores, start included."""
+
+    def decision_function(self, X: Any) -> Array:
+        """Raw scores z, the start score included: (n,) for two classes, (n, K) for K."""
+        check_is_fitted(self)
+        table = read_table(self, X, reset=False)
+        if self._categories and not is_frame(table):
+            raise ValueError(
+                "the model was trained on a DataFrame with categorical columns: pass a DataFrame"
+            )
+        return self._raw(apply_categories(table, self._categories))
+
+    def predict_log_odds(self, X: Any) -> Array:
+        """Calibrated log-odds of the positive class: the loss's inverse link at the raw score, shifted."""
+        scores = self.decision_function(X)
+        if len(self.classes_) > 2:
+            raise ValueError(f"log-odds are for two classes, the model has {len(self.classes_)}")
+        return np.asarray(self.loss_.log_odds(scores.astype(np.float64)) + self.log_odds_shift_[0])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Calibrated probabilities, (n, K)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the calibrated probabilities, accurate where a probability is tiny."""
+        check_is_fitted(self)
+        if len(self.classes_) == 2:
+            return _two_columns(self.predict_log_odds(X))
+        return shifted(self._log_posterior(self.decision_function(X)), np.append(0.0, self.log_odds_shift_))
+
+    def _log_posterior(self, scores: Array) -> Array:
+        """What the loss's link makes of raw scores, (n, K)."""
+        scores = scores.astype(np.float64)
+        if scores.ndim == 1:
+            return _two_columns(self.loss_.log_odds(scores))
+        with NumpyOps.guard():
+            return np.asarray(self.loss_._class_log_posterior(NumpyOps, scores))
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class."""
+        check_is_fitted(self)
+        return np.asarray(self.classes_[np.argmax(self.predict_log_proba(X), axis=1)])
+
+    @property
+    def feature_importances_(self) -> Array:
+        """The share of each column in the total gain of all splits; zeros if nothing was split."""
+        check_is_fitted(self)
+        gain = self._gain()
+        total = gain.sum()
+        return np.asarray(gain / total) if total > 0 else gain
+
+    @abstractmethod
+    def _gain(self) -> Array:
+        """Total gain by column."""
+
+    # ---- files ---------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the model in the library's own format to `path`, and `path`.raresight.json beside it.
+
+        The model file alone serves plain XGBoost or LightGBM, which then predict raw scores with the start
+        included; the side-file adds the loss, the classes and the columns for `load`.
+        """
+        check_is_fitted(self)
+        path = Path(path)
+        self._check_path(path)
+        text = str(self.loss_)
+        try:
+            known = parse(text) == self.loss_
+        except ValueError:
+            known = False
+        if not known:
+            raise ValueError(
+                f"the loss {text} has no text that can be read back, so the model cannot be saved"
+            )
+        parameters = self.get_params(deep=False)
+        if not isinstance(self.loss, str):
+            parameters["loss"] = text
+        if isinstance(self.eval_metric, EvalMetric):
+            parameters["eval_metric"] = {"metric": self.eval_metric.metric, "params": self.eval_metric.params}
+        names = getattr(self, "feature_names_in_", None)
+        description = {
+            "library": self._library,
+            "library_version": import_library(self._library).__version__,
+            "loss": text,
+            "classes": pack_values(self.classes_, "classes"),
+            "start_score": np.atleast_1d(self.start_score_).tolist(),
+            "log_odds_shift": self.log_odds_shift_.tolist(),
+            "n_features": int(self.n_features_in_),
+            "feature_names": None if names is None else [str(name) for name in names],
+            "categories": {
+                name: pack_values(values, f"categories of {name!r}")
+                for name, values in self._categories.items()
+            },
+            "best_iteration": self.best_iteration_,
+            "evals_result": self.evals_result_,
+            "parameters": pack_parameters(parameters),
+        }
+        write_model(path, self._content(path), description)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Any:
+        """Read what `save` wrote; a changed, truncated, newer or foreign file is refused with the reason."""
+        path = Path(path)
+        import_library(cls._library)
+        content, described = read_model(path, cls._library)
+        try:
+            parameters = dict(described["parameters"])
+            metric = parameters.get("eval_metric")
+            if isinstance(metric, dict):
+                parameters["eval_metric"] = cls._metric(metric["metric"], metric["params"])
+            model = cls(**parameters)
+            model.loss_ = parse(described["loss"])
+            model.classes_ = unpack_values(described["classes"])
+            scores = described["start_score"]
+            model.start_score_ = scores[0] if len(scores) == 1 else np.array(scores)
+            model.log_odds_shift_ = np.array(described["log_odds_shift"])
+            model.n_features_in_ = described["n_features"]
+            if described["feature_names"] is not None:
+                model.feature_names_in_ = np.array(described["feature_names"], dtype=object)
+            model._categories = {
+                name: unpack_values(packed).tolist() for name, packed in described["categories"].items()
+            }
+            model.best_iteration_ = described["best_iteration"]
+            model.evals_result_ = described["evals_result"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{side_file(path)} lacks or garbles an entry: {error}") from None
+        model.booster_ = model._booster_from(content)
+        return model
+
+    @staticmethod
+    @abstractmethod
+    def _metric(metric: str, params: dict[str, Any]) -> EvalMetric: ...
+
+    @abstractmethod
+    def _check_path(self, path: Path) -> None: ...
+
+    @abstractmethod
+    def _content(self, path: Path) -> bytes:
+        """The model in the library's own format."""
+
+    @abstractmethod
+    def _booster_from(self, content: bytes) -> Any: ...
+
+
+def _two_columns(log_odds: Array) -> Array:
+    """log(1 - p) and log(p)."""
+    return np.asarray(-np.logaddexp(0.0, np.stack([log_odds, -log_odds], axis=1)))
+
+
+def first_given(native: dict[str, Any], names: tuple[str, ...]) -> bool:
+    """Whether one of the names by which a library knows a parameter was given."""
+    return any(name in native for name in names)

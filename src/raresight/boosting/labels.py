@@ -1,0 +1,71 @@
+"""Reading labels, weights and the loss of an estimator, with errors that say what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+Array = np.ndarray[Any, Any]
+
+
+def read_targets(y: Any, owner: str) -> Array:
+    """y as a vector without missing values that holds classes."""
+    if y is None:
+        raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    labels = column_or_1d(y, warn=True)
+    missing = _missing(labels)
+    if missing.any():
+        row = int(missing.argmax())
+        raise ValueError(f"y has a missing label: y[{row}] is {labels[row]} (Input y contains NaN)")
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise ValueError("y has an infinite label (Input y contains infinity)")
+    check_classification_targets(labels)
+    return np.asarray(labels)
+
+
+def encode(labels: Array) -> tuple[Array, Array]:
+    """The sorted classes, and the number of its class for each label."""
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only, {_plain(classes[0])}: a classifier needs at least 2 classes"
+        )
+    return classes, codes.ravel()
+
+
+def encode_known(labels: Array, classes: Array, name: str) -> Array:
+    """The same with the classes of training; another label is an error."""
+    codes = np.searchsorted(classes, labels)
+    wrong = classes[np.minimum(codes, len(classes) - 1)] != labels
+    if np.any(wrong):
+        raise ValueError(
+            f"{name} holds the label {_plain(labels[np.argmax(wrong)])}, which training did not see"
+        )
+    return np.asarray(codes)
+
+
+def shares_of(codes: Array, weights: Array | None, classes: Array) -> Array:
+    """The weighted share of each class."""
+    total = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
+    if np.any(total <= 0):
+        empty = _plain(classes[int(np.argmin(total))])
+        raise ValueError(f"every row of class {empty} has weight zero: one class is missing")
+    return np.asarray(total / total.sum())
+
+
+def _plain(label: Any) -> str:
+    """`1` and `'bad'`, not NumPy's names for them."""
+    return repr(label.item() if isinstance(label, np.generic) else label)
+
+
+def _missing(labels: Array) -> Array:
+    if labels.dtype.kind == "f":
+        return np.isnan(labels)
+    if labels.dtype.kind == "O":
+        return np.array([v is None or v != v or str(v) == "<NA>" for v in labels], dtype=bool)
+    return np.zeros(labels.shape, dtype=bool)

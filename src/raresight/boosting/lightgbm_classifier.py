@@ -1,0 +1,271 @@
+"""LightGBM with any loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..metrics.eval_metrics import EvalMetric, lightgbm_metric
+from ._library import import_library
+from .classifier import BoostedClassifier, Part, Run, first_given
+from .objective import fixed_objective
+
+Array = np.ndarray[Any, Any]
+
+__all__ = ["LightGBMClassifier"]
+
+_OURS = "it is set from the loss and the training labels"
+_WEIGHTS = "use loss=ClassWeighted(...), whose link undoes the weights, so that probabilities stay calibrated"
+
+# The names by which LightGBM knows the parameters that have other defaults here.
+_ALIASES = {
+    "lambda_l2": ("lambda_l2", "reg_lambda", "lambda"),
+    "min_sum_hessian_in_leaf": (
+        "min_sum_hessian_in_leaf",
+        "min_sum_hessian_per_leaf",
+        "min_sum_hessian",
+        "min_hessian",
+        "min_child_weight",
+    ),
+    "max_delta_step": ("max_delta_step", "max_tree_output", "max_leaf_output"),
+    "min_data_in_leaf": (
+        "min_data_in_leaf",
+        "min_data_per_leaf",
+        "min_data",
+        "min_child_samples",
+        "min_samples_leaf",
+    ),
+    "verbosity": ("verbosity", "verbose"),
+}
+
+
+class LightGBMClassifier(BoostedClassifier):
+    """Gradient boosted trees of LightGBM, trained with a loss of `raresight.losses`.
+
+    A scikit-learn classifier. Training starts from the loss-optimal constant for the (weighted) class shares,
+
+        z* = argmin_z sum_k pi_k l(k, z),
+
+    which is then added to the leaves of the first tree of each class, as LightGBM itself does for its own
+    objectives: after `save`, plain LightGBM predicts the same raw scores from the model file alone, with no
+    init_score to remember. `predict_proba` applies the loss's link, so its probabilities are calibrated
+    whatever the loss, and shifts the log-odds by a constant that makes the mean probability of the training
+    rows their share of positives (see `raresight.boosting.level`). With `loss="crossentropy"` the trees are
+    those of LightGBM's `binary` or `multiclass`.
+
+    Defaults that differ from LightGBM's scale with the loss's curvature at the start; see
+    `raresight.boosting.defaults` for the reasons and the figures: `lambda_l2`, `min_sum_hessian_in_leaf`,
+    `max_delta_step`, and a `min_data_in_leaf` of 1, for which the limit on the Hessian stands in. Every
+    native parameter given wins, under any of its names.
+
+    With early stopping the model is cut after the best round, so that no reader of the file has to know it.
+
+    Args:
+        loss: A loss or its text, such as `"tbl(alpha=0.8,C=0.5)"`.
+        n_estimators: Rounds.
+        learning_rate: Factor on every step.
+        early_stopping_rounds: Stop when `eval_metric` on the last evaluation set has not improved for so many
+            rounds; needs `eval_set` in `fit`.
+        eval_metric: `"partial_auc"`, `"recall_at_fpr"` or another ranking metric by name, one made by
+            `raresight.metrics.eval_metrics.lightgbm_metric("recall_at_fpr", fpr=0.001)`, or `"loss"` for the
+            mean loss. None is the partial AUC for two classes and the mean loss for more.
+        random_state: Seed for sampling rows and columns.
+        n_jobs: Threads; None leaves it to LightGBM.
+        **native: LightGBM's own parameters, such as `num_leaves=15` or `boosting="dart"`. Refused are those
+            that would undo the above: `objective`, `scale_pos_weight` and `is_unbalance` (they would bias the
+            probabilities; `ClassWeighted` does the same and undoes it in the link), `linear_tree` (its leaves
+            are functions, to which LightGBM offers no way to add the start) and the like.
+
+    Attributes:
+        booster_: The `lightgbm.Booster`.
+        classes_, n_features_in_, feature_names_in_: As in scikit-learn.
+        start_score_: The constant training started from, one number or K.
+        log_odds_shift_: What is added to the log-odds of each class but the first.
+        best_iteration_: The best round, counted from 0, after early stopping; else None.
+        evals_result_: The metric after each round, by evaluation set.
+        feature_importances_: Shares of the total gain.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 3))
+        >>> y = rng.random(4000) < 1 / (1 + np.exp(5 - 2 * X[:, 0]))
+        >>> model = LightGBMClassifier("tbl", n_jobs=1).fit(X, y)
+        >>> bool(abs(model.predict_proba(X)[:, 1].mean() / y.mean() - 1) < 0.1)
+        True
+    """
+
+    _library: ClassVar[str] = "lightgbm"
+    _refused: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("objective", "objective_type", "app", "application", "loss_function"), "loss is it"),
+        **dict.fromkeys(("init_score", "boost_from_average", "num_class", "num_classes"), _OURS),
+        **dict.fromkeys(("scale_pos_weight", "is_unbalance", "unbalance", "unbalanced_sets"), _WEIGHTS),
+        "class_weight": _WEIGHTS,
+        **dict.fromkeys(("shrinkage_rate", "eta"), "use learning_rate"),
+        **dict.fromkeys(
+            ("num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees"), "use n_estimators"
+        ),
+        **dict.fromkeys(
+            ("num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter"), "use n_estimators"
+        ),
+        **dict.fromkeys(("num_threads", "num_thread", "nthread", "nthreads"), "use n_jobs"),
+        **dict.fromkeys(("seed", "random_seed"), "use random_state"),
+        **dict.fromkeys(("metric", "metrics", "metric_types"), "use eval_metric"),
+        **dict.fromkeys(
+            ("early_stopping_round", "early_stopping", "n_iter_no_change"), "use early_stopping_rounds"
+        ),
+        **dict.fromkeys(
+            ("linear_tree", "linear_trees"),
+            "its leaves are functions, to which LightGBM offers no way to add the start score",
+        ),
+        **dict.fromkeys(
+            ("categorical_feature", "cat_feature", "categorical_column", "cat_column"),
+            "pass categorical_feature to fit",
+        ),
+    }
+
+    def _train(self, run: Run) -> tuple[Any, Array]:
+        lgb = import_library("lightgbm")
+        native = run.native
+        boosting = native.get("boosting", native.get("boosting_type", native.get("boost", "gbdt")))
+        if boosting in ("rf", "random_forest"):
+            raise ValueError("LightGBM's random forest does not take losses of one's own: use gbdt or dart")
+        if boosting == "dart" and self.early_stopping_rounds is not None:
+            raise ValueError(
+                "dart rescales earlier trees, so it cannot be cut at the best round: no early stopping"
+            )
+        ours = {
+            "lambda_l2": run.limits.l2,
+            "min_sum_hessian_in_leaf": run.limits.min_child_weight,
+            "max_delta_step": run.limits.max_delta_step,
+            "min_data_in_leaf": 1,
+            "verbosity": -1,
+        }
+        parameters: dict[str, Any] = {
+            "objective": fixed_objective(run.gradients, "lightgbm"),
+            "metric": "None",
+            "learning_rate": self.learning_rate,
+            # Without this LightGBM would drop columns by min_data_in_leaf before training.
+            "feature_pre_filter": False,
+            **{name: value for name, value in ours.items() if not first_given(native, _ALIASES[name])},
+        }
+        if run.n_scores > 1:
+            parameters["num_class"] = run.n_scores
+        seed = self._seed()
+        if seed is not None:
+            parameters["seed"] = seed
+        if self.n_jobs is not None:
+            parameters["num_threads"] = self.n_jobs
+        parameters |= native
+        data_parameters = {name: value for name, value in parameters.items() if name != "objective"}
+        training = self._dataset(lgb, run, run.training, data_parameters)
+        evaluation = [self._dataset(lgb, run, part, data_parameters, training) for part in run.evaluation]
+        names = [f"eval_{i}" for i in range(len(evaluation))]
+        callbacks: list[Callable[..., None]] = []
+        if evaluation:
+            callbacks.append(lgb.record_evaluation(self.evals_result_))
+        if self.early_stopping_rounds is not None:
+            callbacks.append(_stop_on_last_set(lgb, names[-1], int(self.early_stopping_rounds)))
+        booster = lgb.train(
+            parameters,
+            training,
+            num_boost_round=int(self.n_estimators),
+            valid_sets=evaluation or None,
+            valid_names=names or None,
+            feval=run.metric,
+            callbacks=callbacks,
+            # Otherwise it would let go of the training rows' scores.
+            keep_training_booster=True,
+        )
+        if self.early_stopping_rounds is not None:
+            self.best_iteration_ = booster.best_iteration - 1 if booster.best_iteration > 0 else None
+        # Read back from its own text, the booster is free of the training data, and cut at the best round.
+        kept = lgb.Booster(model_str=booster.model_to_string(num_iteration=booster.best_iteration or -1))
+        _add_to_first_trees(kept, run.start.scores)
+        if kept.current_iteration() == booster.current_iteration():
+            return kept, _training_scores(booster)
+        return kept, self._scores(kept, run.training.X)
+
+    def _dataset(
+        self, lgb: Any, run: Run, part: Part, parameters: dict[str, Any], reference: Any = None
+    ) -> Any:
+        rows = len(part.codes)
+        if run.n_scores == 1:
+            start: Array = np.full(rows, run.start.scores[0])
+        else:
+            start = np.tile(np.array(run.start.scores), (rows, 1))
+        return lgb.Dataset(
+            part.X,
+            label=part.codes,
+            weight=part.weights,
+            init_score=start,
+            reference=reference,
+            params=parameters,
+            # A DataFrame has its categories in the columns' types.
+            categorical_feature="auto" if hasattr(part.X, "columns") else (run.categorical or "auto"),
+        )
+
+    def _raw(self, table: Any) -> Array:
+        return self._scores(self.booster_, table)
+
+    def _scores(self, booster: Any, table: Any) -> Array:
+        options = {} if self.n_jobs is None else {"num_threads": self.n_jobs}
+        return np.asarray(booster.predict(table, raw_score=True, **options))
+
+    def _gain(self) -> Array:
+        return np.asarray(self.booster_.feature_importance("gain"), dtype=np.float64)
+
+    @staticmethod
+    def _metric(metric: str, params: dict[str, Any]) -> EvalMetric:
+        return lightgbm_metric(metric, **params)
+
+    def _check_path(self, path: Path) -> None:
+        if path.suffix == ".json":
+            raise ValueError(f"LightGBM writes text files: take a name such as {path.stem}.txt")
+
+    def _content(self, path: Path) -> bytes:
+        text: str = self.booster_.model_to_string()
+        return text.encode()
+
+    def _booster_from(self, content: bytes) -> Any:
+        return import_library("lightgbm").Booster(model_str=content.decode())
+
+
+def _add_to_first_trees(booster: Any, start: tuple[float, ...]) -> None:
+    """Add the start score to every leaf of the first tree of each class: each row has one of these leaves."""
+    trees = booster.dump_model(num_iteration=1)["tree_info"]
+    for tree, score in enumerate(start):
+        for leaf in range(int(trees[tree]["num_leaves"])):
+            booster.set_leaf_output(tree, leaf, booster.get_leaf_output(tree, leaf) + score)
+
+
+def _training_scores(booster: Any) -> Array:
+    """The raw scores of the training rows, which LightGBM keeps and shows to metrics alone."""
+    kept: list[Array] = []
+
+    def keep(scores: Any, _: Any) -> tuple[str, float, bool]:
+        kept.append(np.array(scores))
+        return "seen", 0.0, True
+
+    booster.eval_train(feval=keep)
+    return kept[0]
+
+
+def _stop_on_last_set(lgb: Any, watched: str, rounds: int) -> Callable[[Any], None]:
+    """Early stopping on one evaluation set; LightGBM's own stops as soon as any of them stalls."""
+    best: dict[str, Any] = {"value": None, "iteration": 0, "results": None}
+
+    def callback(env: Any) -> None:
+        (result,) = [entry for entry in env.evaluation_result_list if entry[0] == watched]
+        value, higher_is_better = result[2], result[3]
+        if best["value"] is None or (value > best["value"] if higher_is_better else value < best["value"]):
+            best.update(value=value, iteration=env.iteration, results=env.evaluation_result_list)
+        last = env.iteration == env.end_iteration - 1
+        if last or env.iteration - best["iteration"] >= rounds:
+            raise lgb.EarlyStopException(best["iteration"], best["results"])
+
+    callback.order = 30  # type: ignore[attr-defined]
+    return callback

@@ -1,0 +1,156 @@
+"""Reading features: NumPy, pandas, polars and scipy.sparse, with native categories and missing values.
+
+Both libraries take pandas DataFrames with categorical columns as they are, and remember the categories in
+their model files. What is done here is what they leave open: polars, columns named categorical by the caller,
+and a value at prediction that training did not see, which counts as missing in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+Categories = dict[str, list[Any]]
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a table with named columns, of pandas or polars."""
+    return hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+def read_table(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """X as what both libraries take: a float array, a CSR matrix or a pandas DataFrame.
+
+    With `reset` the estimator learns the number and the names of the columns; otherwise they are compared
+    with those it knows. NaN, None and null are missing values; infinity in an array is refused.
+    """
+    if is_frame(X):
+        frame = _as_pandas(X)
+        validate_data(estimator, frame, reset=reset, skip_check_array=True)
+        _check_frame(frame)
+        return frame
+    # Whole numbers become float64: LightGBM reads types other than float as float32 and drops digits.
+    table: Any = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite="allow-nan",
+    )
+    # LightGBM knows the older of scipy's two kinds of sparse table.
+    older: Any = sparse.csr_matrix
+    return older(table) if isinstance(table, sparse.sparray) else table
+
+
+def categorical_columns(X: Any, categorical_feature: Any) -> list[int]:
+    """Positions of the categorical columns: those of pandas' type, and those the caller names."""
+    names = [str(name) for name in X.columns] if is_frame(X) else None
+    found = set()
+    if names is not None:
+        found = {i for i, dtype in enumerate(X.dtypes) if str(dtype) == "category"}
+    if isinstance(categorical_feature, str):
+        if categorical_feature != "auto":
+            raise ValueError(
+                f"categorical_feature must be 'auto' or a list of columns, got {categorical_feature!r}"
+            )
+        return sorted(found)
+    for column in categorical_feature:
+        if isinstance(column, str):
+            if names is None or column not in names:
+                raise ValueError(f"categorical_feature: there is no column named {column!r}")
+            found.add(names.index(column))
+        else:
+            if not 0 <= int(column) < X.shape[1]:
+                raise ValueError(f"categorical_feature: there is no column {column}, X has {X.shape[1]}")
+            found.add(int(column))
+    return sorted(found)
+
+
+def learn_categories(X: Any, columns: Sequence[int]) -> Categories:
+    """The values of each categorical column of a DataFrame, in the order in which they are numbered."""
+    if not is_frame(X):
+        _check_codes(X, columns)
+        return {}
+    categories = {}
+    for i in columns:
+        column = X.iloc[:, i]
+        kept = column.astype("category").cat.categories
+        categories[str(X.columns[i])] = kept.tolist()
+    return categories
+
+
+def apply_categories(X: Any, categories: Mapping[str, list[Any]]) -> Any:
+    """X with the categories of training; a value that training did not see becomes a missing one."""
+    if not is_frame(X) or not categories:
+        return X
+    import pandas  # type: ignore[import-untyped]
+
+    frame = X.copy(deep=False)
+    for name, known in categories.items():
+        values = frame[name]
+        if str(values.dtype) != "category" or values.cat.categories.tolist() != known:
+            plain = values.astype(object)
+            frame[name] = pandas.Categorical(plain.where(plain.isin(known), None), categories=known)
+    return frame
+
+
+def _as_pandas(X: Any) -> Any:
+    """A polars DataFrame column by column, pandas as it is."""
+    if type(X).__module__.split(".")[0] != "polars":
+        return X
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("a polars DataFrame is handed on through pandas: pip install pandas") from error
+    columns: dict[str, Any] = {}
+    for column in X.iter_columns():
+        kind = str(column.dtype)
+        if kind.startswith("Enum"):
+            columns[column.name] = pandas.Categorical(
+                column.to_list(), categories=list(column.dtype.categories)
+            )
+        elif kind == "Categorical" or kind.startswith("Categorical("):
+            columns[column.name] = pandas.Categorical(column.to_list())
+        elif kind == "Boolean":
+            columns[column.name] = np.array([np.nan if v is None else float(v) for v in column.to_list()])
+        else:
+            columns[column.name] = column.to_numpy()
+    return pandas.DataFrame(columns)
+
+
+def _check_frame(frame: Any) -> None:
+    if frame.shape[0] == 0:
+        raise ValueError(
+            f"Found array with 0 sample(s) (shape={frame.shape}) while a minimum of 1 is required."
+        )
+    wrong = [
+        str(name)
+        for name, dtype in zip(frame.columns, frame.dtypes)
+        if getattr(dtype, "kind", "f") not in "iufb" and str(dtype) != "category"
+    ]
+    if wrong:
+        raise ValueError(
+            f"column {wrong[0]!r} holds neither numbers nor categories"
+            + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+            + ": make it numeric or categorical, such as X[column].astype('category')"
+        )
+    numbers = frame.select_dtypes("number")
+    if numbers.shape[1] and np.isinf(numbers.to_numpy(dtype=np.float64, na_value=np.nan)).any():
+        raise ValueError("Input X contains infinity: write missing values as NaN")
+
+
+def _check_codes(X: Any, columns: Sequence[int]) -> None:
+    """Categories in an array are numbers from 0 on, which is what both libraries can hold."""
+    for i in columns:
+        values = X[:, [i]].toarray() if hasattr(X, "toarray") else X[:, i]
+        present = values[~np.isnan(values)]
+        if present.size and (present.min() < 0 or np.any(present != np.floor(present))):
+            raise ValueError(
+                f"categorical column {i} must hold whole numbers from 0 on; pass a DataFrame with "
+                "categorical columns for other values"
+            )

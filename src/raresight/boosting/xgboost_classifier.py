@@ -1,0 +1,206 @@
+"""XGBoost with any loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..metrics.eval_metrics import EvalMetric, xgboost_metric
+from ._library import import_library
+from .classifier import BoostedClassifier, Part, Run, first_given
+from .objective import fixed_objective
+
+Array = np.ndarray[Any, Any]
+
+__all__ = ["XGBoostClassifier"]
+
+_OURS = "it is set from the loss and the training labels"
+_WEIGHTS = "use loss=ClassWeighted(...), whose link undoes the weights, so that probabilities stay calibrated"
+
+
+class XGBoostClassifier(BoostedClassifier):
+    """Gradient boosted trees of XGBoost, trained with a loss of `raresight.losses`.
+
+    A scikit-learn classifier. Training starts from the loss-optimal constant for the (weighted) class shares,
+
+        z* = argmin_z sum_k pi_k l(k, z),
+
+    which is stored in the model as XGBoost's `base_score`: after `save`, plain XGBoost predicts the same raw
+    scores from the model file alone. `predict_proba` applies the loss's link, so its probabilities are
+    calibrated whatever the loss, and shifts the log-odds by a constant that makes the mean probability of the
+    training rows their share of positives (see `raresight.boosting.level`). With `loss="crossentropy"` the
+    trees are those of `binary:logistic` started at the same constant, or of `multi:softprob`.
+
+    Defaults that differ from XGBoost's scale with the loss's curvature at the start; see
+    `raresight.boosting.defaults` for the reasons and the figures: `reg_lambda`, `min_child_weight`,
+    `max_delta_step`, and a `learning_rate` of 0.1. Every native parameter given wins.
+
+    With early stopping the model is cut after the best round, so that no reader of the file has to know it.
+
+    Args:
+        loss: A loss or its text, such as `"tbl(alpha=0.8,C=0.5)"`.
+        n_estimators: Rounds.
+        learning_rate: Factor on every step; XGBoost's `eta`.
+        early_stopping_rounds: Stop when `eval_metric` on the last evaluation set has not improved for so many
+            rounds; needs `eval_set` in `fit`.
+        eval_metric: `"partial_auc"`, `"recall_at_fpr"` or another ranking metric by name, one made by
+            `raresight.metrics.eval_metrics.xgboost_metric("recall_at_fpr", fpr=0.001)`, or `"loss"` for the
+            mean loss. None is the partial AUC for two classes and the mean loss for more.
+        random_state: Seed for sampling rows and columns.
+        n_jobs: Threads; None leaves it to XGBoost.
+        **native: XGBoost's own parameters, such as `max_depth=4` or `subsample=0.8`. Refused are those that
+            would undo the above: `objective`, `base_score`, `scale_pos_weight` (it would bias the
+            probabilities; `ClassWeighted` does the same and undoes it in the link) and the like.
+
+    Attributes:
+        booster_: The `xgboost.Booster`.
+        classes_, n_features_in_, feature_names_in_: As in scikit-learn.
+        start_score_: The constant training started from, one number or K.
+        log_odds_shift_: What is added to the log-odds of each class but the first.
+        best_iteration_: The best round, counted from 0, after early stopping; else None.
+        evals_result_: The metric after each round, by evaluation set.
+        feature_importances_: Shares of the total gain.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 3))
+        >>> y = rng.random(4000) < 1 / (1 + np.exp(5 - 2 * X[:, 0]))
+        >>> model = XGBoostClassifier("tbl", n_jobs=1).fit(X, y)
+        >>> bool(abs(model.predict_proba(X)[:, 1].mean() / y.mean() - 1) < 0.1)
+        True
+    """
+
+    _library: ClassVar[str] = "xgboost"
+    _refused: ClassVar[dict[str, str]] = {
+        "objective": "the loss is the objective",
+        "base_score": _OURS,
+        "base_margin": _OURS,
+        "num_class": _OURS,
+        "scale_pos_weight": _WEIGHTS,
+        "class_weight": _WEIGHTS,
+        "eta": "use learning_rate",
+        "num_boost_round": "use n_estimators",
+        "nthread": "use n_jobs",
+        "seed": "use random_state",
+        "multi_strategy": "each class has its own trees here",
+    }
+
+    def _train(self, run: Run) -> tuple[Any, Array]:
+        xgb = import_library("xgboost")
+        native = run.native
+        booster_kind = native.get("booster", "gbtree")
+        if booster_kind not in ("gbtree", "dart"):
+            raise ValueError(f"booster must be 'gbtree' or 'dart', got {booster_kind!r}")
+        if booster_kind == "dart" and self.early_stopping_rounds is not None:
+            raise ValueError(
+                "dart rescales earlier trees, so it cannot be cut at the best round: no early stopping"
+            )
+        scores = run.start.scores
+        parameters: dict[str, Any] = {
+            # XGBoost then passes raw scores on as they are, in training and from a loaded model.
+            "objective": "reg:squarederror",
+            "disable_default_eval_metric": True,
+            "base_score": scores[0] if run.n_scores == 1 else list(scores),
+            "learning_rate": self.learning_rate,
+        }
+        if run.n_scores > 1:
+            parameters["num_class"] = run.n_scores
+        if not first_given(native, ("reg_lambda", "lambda", "lambda_")):
+            parameters["reg_lambda"] = run.limits.l2
+        if not first_given(native, ("min_child_weight",)):
+            parameters["min_child_weight"] = run.limits.min_child_weight
+        if not first_given(native, ("max_delta_step",)):
+            parameters["max_delta_step"] = run.limits.max_delta_step
+        seed = self._seed()
+        if seed is not None:
+            parameters["seed"] = seed
+        if self.n_jobs is not None:
+            parameters["nthread"] = self.n_jobs
+        parameters |= native
+        training = self._quantiles(xgb, run)
+        evaluation = [
+            (self._matrix(xgb, part, run.categorical), f"eval_{i}") for i, part in enumerate(run.evaluation)
+        ]
+        booster = xgb.train(
+            parameters,
+            training,
+            num_boost_round=int(self.n_estimators),
+            obj=fixed_objective(run.gradients, "xgboost"),
+            evals=evaluation,
+            custom_metric=run.metric,
+            early_stopping_rounds=self.early_stopping_rounds,
+            evals_result=self.evals_result_,
+            verbose_eval=False,
+        )
+        if self.early_stopping_rounds is not None:
+            self.best_iteration_ = int(booster.best_iteration)
+            booster = booster[: self.best_iteration_ + 1]
+        # The scores of the training matrix are in XGBoost's cache, unless the model was cut.
+        return booster, np.asarray(booster.predict(training, output_margin=True))
+
+    def _quantiles(self, xgb: Any, run: Run) -> Any:
+        """The training matrix: already in bins where the tree method works on bins."""
+        native, part = run.native, run.training
+        if native.get("tree_method", "hist") not in ("hist", "auto"):
+            return self._matrix(xgb, part, run.categorical)
+        return xgb.QuantileDMatrix(
+            part.X,
+            label=part.codes,
+            weight=part.weights,
+            max_bin=native.get("max_bin"),
+            nthread=self.n_jobs,
+            **self._types(part.X, run.categorical),
+        )
+
+    def _matrix(self, xgb: Any, part: Part, categorical: list[int]) -> Any:
+        return xgb.DMatrix(
+            part.X,
+            label=part.codes,
+            weight=part.weights,
+            nthread=self.n_jobs,
+            **self._types(part.X, categorical),
+        )
+
+    def _types(self, X: Any, categorical: list[int]) -> dict[str, Any]:
+        """Which columns of an array are categories; a DataFrame says so itself."""
+        if not categorical or hasattr(X, "columns"):
+            return {"enable_categorical": True}
+        return {
+            "enable_categorical": True,
+            "feature_types": ["c" if i in categorical else "q" for i in range(X.shape[1])],
+        }
+
+    def _raw(self, table: Any) -> Array:
+        xgb = import_library("xgboost")
+        types = self.booster_.feature_types
+        categorical = [i for i, kind in enumerate(types) if kind == "c"] if types else []
+        # Names are compared by scikit-learn's rules before; an array may be passed for a DataFrame.
+        named = hasattr(table, "columns")
+        data = xgb.DMatrix(table, nthread=self.n_jobs, **self._types(table, categorical))
+        scores = self.booster_.predict(data, output_margin=True, validate_features=named)
+        return np.asarray(scores)
+
+    def _gain(self) -> Array:
+        gain = np.zeros(self.n_features_in_)
+        names = self.booster_.feature_names
+        place = {name: i for i, name in enumerate(names)} if names else {}
+        for name, value in self.booster_.get_score(importance_type="total_gain").items():
+            gain[place[name] if place else int(name[1:])] = value
+        return gain
+
+    @staticmethod
+    def _metric(metric: str, params: dict[str, Any]) -> EvalMetric:
+        return xgboost_metric(metric, **params)
+
+    def _check_path(self, path: Path) -> None:
+        if path.suffix not in (".json", ".ubj"):
+            raise ValueError(f"XGBoost writes .json or .ubj files, got {path.name!r}")
+
+    def _content(self, path: Path) -> bytes:
+        return bytes(self.booster_.save_raw(raw_format=path.suffix[1:]))
+
+    def _booster_from(self, content: bytes) -> Any:
+        return import_library("xgboost").Booster(model_file=bytearray(content))

@@ -1,0 +1,143 @@
+"""Saving and loading: equal predictions, and files that are refused with the reason."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from boosting.boosting_tables import rare_table
+from raresight.boosting import LightGBMClassifier, XGBoostClassifier
+from raresight.losses import ClassWeighted, LogitAdjusted
+from raresight.metrics.eval_metrics import lightgbm_metric, xgboost_metric
+
+X, Y = rare_table(1500, 0.1)
+NAMES = {XGBoostClassifier: "model.json", LightGBMClassifier: "model.txt"}
+both = pytest.mark.parametrize("kind", list(NAMES))
+
+
+def fitted(kind, labels=Y, **parameters):
+    return kind("tbl", n_estimators=5, n_jobs=1, **parameters).fit(X, labels)
+
+
+def saved(kind, folder):
+    path = folder / NAMES[kind]
+    fitted(kind).save(path)
+    return path, folder / (path.name + ".raresight.json")
+
+
+@both
+@pytest.mark.parametrize(
+    "labels",
+    [Y, Y.astype(bool), np.array(["no", "yes"])[Y], np.array(["no", "yes"], dtype=object)[Y], Y + 1.0],
+    ids=["int", "bool", "text", "object", "float"],
+)
+def test_round_trip(kind, labels, tmp_path):
+    model = fitted(kind, labels, max_depth=3)
+    model.save(tmp_path / NAMES[kind])
+    loaded = kind.load(tmp_path / NAMES[kind])
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.classes_.dtype == model.classes_.dtype
+    assert loaded.get_params() == model.get_params()
+    assert loaded.start_score_ == model.start_score_
+    np.testing.assert_array_equal(loaded.feature_importances_, model.feature_importances_)
+
+
+@both
+def test_round_trip_of_classes_metrics_and_compositions(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.choice(["a", "b", "c"], len(X), p=[0.8, 0.15, 0.05])
+    model = kind("tbl", n_estimators=4, n_jobs=1).fit(X, labels)
+    model.save(tmp_path / NAMES[kind])
+    np.testing.assert_array_equal(kind.load(tmp_path / NAMES[kind]).predict_proba(X), model.predict_proba(X))
+    metric = (xgboost_metric if kind is XGBoostClassifier else lightgbm_metric)("recall_at_fpr", fpr=0.02)
+    loss = ClassWeighted(LogitAdjusted(model.loss_, 0.1), (1.0, 3.0))
+    stopped = kind(loss, n_estimators=30, n_jobs=1, early_stopping_rounds=3, eval_metric=metric)
+    stopped.fit(X, Y, eval_set=[(X, Y)])
+    stopped.save(tmp_path / NAMES[kind])
+    loaded = kind.load(tmp_path / NAMES[kind])
+    assert loaded.loss_ == loss
+    assert loaded.best_iteration_ == stopped.best_iteration_
+    assert loaded.evals_result_ == stopped.evals_result_
+    assert loaded.eval_metric.params == {"fpr": 0.02}
+    np.testing.assert_array_equal(loaded.predict_proba(X), stopped.predict_proba(X))
+    loaded.fit(X, Y, eval_set=[(X, Y)])  # the parameters are whole, too
+
+
+def test_xgboost_writes_ubj(tmp_path):
+    model = fitted(XGBoostClassifier)
+    model.save(tmp_path / "model.ubj")
+    np.testing.assert_array_equal(
+        XGBoostClassifier.load(tmp_path / "model.ubj").predict_proba(X), model.predict_proba(X)
+    )
+
+
+@both
+def test_no_pickle_on_disk(kind, tmp_path):
+    path, side = saved(kind, tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([path.name, side.name])
+    description = json.loads(side.read_text())
+    assert description["loss"] == "tbl(alpha=0.8,C=0.5)"
+    assert description["library"] in ("xgboost", "lightgbm")
+    text = path.read_text()
+    assert text.startswith("{" if kind is XGBoostClassifier else "tree")
+
+
+@both
+def test_damaged_files_are_refused(kind, tmp_path):
+    path, side = saved(kind, tmp_path)
+    content, text = path.read_bytes(), side.read_text()
+
+    def refuse(message, error=ValueError):
+        with pytest.raises(error, match=message):
+            kind.load(path)
+        path.write_bytes(content)
+        side.write_text(text)
+
+    path.write_bytes(content[:-20])
+    refuse("changed or truncated")
+    path.write_bytes(content.replace(b"1", b"2", 1))
+    refuse("changed or truncated")
+    side.write_text(text[:-10])
+    refuse("damaged")
+    side.write_text("[]")
+    refuse("not a side-file")
+    described = json.loads(text)
+    side.write_text(json.dumps(described | {"format_version": 2}))
+    refuse("format version 2, this raresight reads up to 1")
+    side.write_text(json.dumps(described | {"library": "catboost"}))
+    refuse("a model of catboost, not of")
+    side.write_text(json.dumps({key: value for key, value in described.items() if key != "classes"}))
+    refuse("lacks or garbles an entry: 'classes'")
+    side.unlink()
+    refuse("does not exist", FileNotFoundError)
+    kind.load(path)  # whole again
+
+
+def test_models_of_the_other_library_are_refused(tmp_path):
+    path, _ = saved(XGBoostClassifier, tmp_path)
+    with pytest.raises(ValueError, match="a model of xgboost, not of lightgbm"):
+        LightGBMClassifier.load(path)
+
+
+@both
+def test_what_cannot_be_saved_is_said(kind, tmp_path):
+    with pytest.raises(ValueError, match="cannot be written as JSON"):
+        fitted(kind, random_state=np.random.RandomState(0)).save(tmp_path / NAMES[kind])
+    assert not list(tmp_path.iterdir())
+    wrong = tmp_path / ("model.txt" if kind is XGBoostClassifier else "model.json")
+    with pytest.raises(ValueError, match="writes"):
+        fitted(kind).save(wrong)
+
+
+def test_a_loss_from_a_function_cannot_be_saved(tmp_path):
+    torch = pytest.importorskip("torch")
+    from raresight.losses import from_callable
+
+    loss = from_callable(lambda z, y: torch.nn.functional.softplus((1 - 2 * y) * z), name="mine")
+    model = XGBoostClassifier(loss, n_estimators=2, n_jobs=1).fit(X, Y)
+    assert model.predict_proba(X)[:, 1].mean() == pytest.approx(Y.mean(), rel=1e-3)
+    with pytest.raises(ValueError, match="no text that can be read back"):
+        model.save(tmp_path / "model.json")
