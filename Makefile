@@ -50,6 +50,8 @@ benchmark: $(VENV)/dev.stamp
 	$(INSTALL) --editable ".[dev,benchmark]"
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_metrics.py
 	$(BIN)/python benchmarks/bench_coverage.py
+	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_linear.py
+	$(BIN)/python benchmarks/bench_boosting.py
 
 figures: $(VENV)/dev.stamp
 	$(BIN)/raresight losses $(PICTURED) --plot docs/images/losses.png
