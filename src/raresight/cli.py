@@ -105,17 +105,32 @@ def analyze(
 @app.command()
 def paper(
     name: Annotated[
-        str, typer.Argument(help="table1, figure1, figure2, figure3, theorem2, influence, or all.")
+        str,
+        typer.Argument(
+            help="table1, figure1, figure2, figure3, theorem2, influence; all for these; fraud with --data."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
+    data: Annotated[Path | None, typer.Option(help="fraud: the table, creditcard.csv or Parquet.")] = None,
+    families: Annotated[
+        str | None, typer.Option(help="fraud: families, such as linear,xgboost,lightgbm.")
+    ] = None,
+    methods: Annotated[str | None, typer.Option(help="fraud: methods, such as 'cross entropy,TBL'.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="fraud: fits at once; left out, one a core.")] = None,
 ) -> None:
     """Write a table or figure of the paper: its numbers, and a picture of them."""
     from .paper import NAMES, reproduce
 
+    options: dict[str, object] = {"data": data} if data is not None else {}
+    for option, given in (("families", families), ("methods", methods)):
+        if given is not None:
+            options[option] = [item.strip() for item in given.split(",")]
+    if jobs is not None:
+        options["jobs"] = jobs
     for part in NAMES if name == "all" else (name,):
         with Console(stderr=True).status(part) as status:
-            paths = reproduce(part, out, seed, status.update)
+            paths = reproduce(part, out, seed, status.update, **options)
         for path in paths:
             typer.echo(path)
 

@@ -1,0 +1,168 @@
+"""What is compared on the fraud table: every loss in every family, and what people do instead of a loss."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metrics import scorer
+
+Floats = NDArray[np.float64]
+
+FAMILIES = ("linear", "xgboost", "lightgbm")
+ROUNDS = 100
+INNER_FOLDS = 3
+MAX_FPR = 0.01
+L2S = (1e-6, 1e-4, 1e-2)
+
+# The settings of each loss from which inner cross-validation chooses: thinned from the paper's Appendix D,
+# whose grids have 9 (focal, poly) to 25 (vector scaling) settings. Alpha and LDAM have none there; LDAM's
+# margins come from the class counts (COUNTS), and its scale of 30 is for cosines, so 1 is tried too.
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "cross entropy": ("crossentropy",),
+    "focal": ("focal(gamma=1)", "focal(gamma=2)", "focal(gamma=4)"),
+    "poly": ("poly(epsilon=-0.5)", "poly(epsilon=0.5)", "poly(epsilon=1.5)"),
+    "vector scaling": (
+        "vectorscaling(0.25)",
+        "vectorscaling(0.5)",
+        "vectorscaling(0.75)",
+    ),
+    "LDAM": (
+        "ldam(class_counts=COUNTS,max_margin=0.5,scale=1)",
+        "ldam(class_counts=COUNTS,max_margin=2,scale=1)",
+        "ldam(class_counts=COUNTS,max_margin=0.5,scale=30)",
+    ),
+    "alpha": ("alpha(alpha=0.7)", "alpha(alpha=0.8)", "alpha(alpha=0.9)"),
+    "TBL": (
+        "tbl(alpha=0.7,C=0.5)",
+        "tbl(alpha=0.7,C=1)",
+        "tbl(alpha=0.8,C=0.5)",
+        "tbl(alpha=0.8,C=1)",
+        "tbl(alpha=0.9,C=0.5)",
+    ),
+}
+BASELINES = ("class weights", "undersampling", "balanced bagging")
+METHODS = (*SETTINGS, *BASELINES)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a method says of the test rows: a score to rank by, a probability, and how it came about."""
+
+    score: Floats
+    probability: Floats
+    chosen: str
+    seconds: float
+
+
+def run_method(
+    family: str, method: str, X: NDArray[Any], y: NDArray[Any], test: NDArray[Any], seed: int
+) -> Scores:
+    """Fit a method on training rows and score test rows."""
+    start = time.perf_counter()
+    generator = np.random.default_rng(seed)
+    if method in SETTINGS:
+        counts = f"({np.sum(y == 0)},{np.sum(y == 1)})"
+        losses = tuple(setting.replace("COUNTS", counts) for setting in SETTINGS[method])
+        model = tuned(family, losses, seed).fit(X, y)
+        scores = model.decision_function(test), model.predict_proba(test)[:, 1], chosen_by(model)
+    elif method == "class weights":
+        ratio = np.sum(y == 0) / np.sum(y == 1)
+        loss = f"classweighted(crossentropy,(1,{ratio:.6g}))"
+        model = tuned(family, (loss,), seed).fit(X, y)
+        scores = model.decision_function(test), model.predict_proba(test)[:, 1], f"weight {ratio:.0f}"
+    elif method == "undersampling":
+        kept = undersampled(y, 10, generator)
+        odds = _fitted_odds(family, X[kept], y[kept], test, seed) + prior_shift(y, y[kept])
+        scores = odds, _probability(odds), "10 negatives a positive"
+    elif method == "balanced bagging":
+        scores = (*_bagged(family, X, y, test, generator), "10 bags, 1 to 1")
+    else:
+        raise ValueError(f"unknown method {method!r}; known are {', '.join(METHODS)}")
+    return Scores(np.asarray(scores[0]), np.asarray(scores[1]), scores[2], time.perf_counter() - start)
+
+
+def tuned(family: str, losses: tuple[str, ...], seed: int) -> Any:
+    """An estimator that chooses its loss (and, if linear, its penalty) by inner cross-validation."""
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+    folds = StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=seed)
+    if family == "linear":
+        from ..linear import LinearClassifierCV
+
+        return LinearClassifierCV(losses=losses, l2s=L2S, cv=folds, metric_params={"max_fpr": MAX_FPR})
+    if len(losses) == 1:
+        return booster(family, losses[0], seed)
+    measure = scorer("partial_auc", max_fpr=MAX_FPR)
+    return GridSearchCV(booster(family, losses[0], seed), {"loss": list(losses)}, scoring=measure, cv=folds)
+
+
+def booster(family: str, loss: str, seed: int) -> Any:
+    from .. import boosting
+
+    kinds: dict[str, Callable[..., Any]] = {
+        "xgboost": boosting.XGBoostClassifier,
+        "lightgbm": boosting.LightGBMClassifier,
+    }
+    if family not in kinds:
+        raise ValueError(f"unknown family {family!r}; known are {', '.join(FAMILIES)}")
+    # One thread: the methods run beside each other.
+    return kinds[family](loss=loss, n_estimators=ROUNDS, random_state=seed, n_jobs=1)
+
+
+def chosen_by(model: Any) -> str:
+    """The setting that a tuned model has chosen."""
+    if hasattr(model, "best_params_"):
+        return str(model.best_params_["loss"])
+    if hasattr(model, "l2_"):
+        return f"{model.loss_}, l2={model.l2_:g}"
+    return str(model.loss)
+
+
+def undersampled(y: NDArray[Any], ratio: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    """All positives and `ratio` times as many random negatives."""
+    positive, negative = np.flatnonzero(y == 1), np.flatnonzero(y == 0)
+    count = min(len(negative), ratio * len(positive))
+    return np.sort(np.concatenate([positive, generator.choice(negative, count, replace=False)]))
+
+
+def prior_shift(y: NDArray[Any], kept: NDArray[Any]) -> float:
+    """What must be added to log-odds learned on the kept rows so that they are those of all rows."""
+    return float(_log_odds(y) - _log_odds(kept))
+
+
+def _log_odds(y: NDArray[Any]) -> float:
+    return float(np.log(np.sum(y == 1)) - np.log(np.sum(y == 0)))
+
+
+def _probability(odds: Floats) -> Floats:
+    from scipy.special import expit
+
+    return np.asarray(expit(odds))
+
+
+def _fitted_odds(family: str, X: NDArray[Any], y: NDArray[Any], test: NDArray[Any], seed: int) -> Floats:
+    from scipy.special import logit
+
+    model = tuned(family, ("crossentropy",), seed).fit(X, y)
+    probability = np.clip(model.predict_proba(test)[:, 1].astype(np.float64), 1e-15, 1 - 1e-15)
+    return np.asarray(logit(probability))
+
+
+def _bagged(
+    family: str, X: NDArray[Any], y: NDArray[Any], test: NDArray[Any], generator: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Ten models on balanced samples, their probabilities averaged (as imbalanced-learn does)."""
+    from scipy.special import logit
+
+    total = np.zeros(len(test))
+    for bag in range(10):
+        kept = undersampled(y, 1, generator)
+        total += _probability(_fitted_odds(family, X[kept], y[kept], test, bag))
+    odds = logit(np.clip(total / 10, 1e-15, 1 - 1e-15)) + prior_shift(y, y[kept])
+    return odds, _probability(odds)

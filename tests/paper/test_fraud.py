@@ -1,0 +1,142 @@
+"""The comparison on the fraud table, on a small table of its form."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from raresight.paper import reproduce
+from raresight.paper.fraud import METRICS, summarised
+from raresight.paper.fraud_methods import METHODS, SETTINGS, booster, prior_shift, run_method, undersampled
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    generator = np.random.default_rng(0)
+    rows = 4000
+    y = generator.random(rows) < 0.03
+    frame = pd.DataFrame(generator.normal(size=(rows, 28)), columns=[f"V{n}" for n in range(1, 29)])
+    frame["V1"] += 2.5 * y
+    frame["V2"] *= 1 + y
+    frame.insert(0, "Time", np.arange(rows) * 10.0)
+    frame["Amount"] = np.round(generator.exponential(50, rows), 2)
+    frame["Class"] = y.astype(int)
+    path = tmp_path_factory.mktemp("fraud") / "creditcard.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(table, tmp_path_factory):
+    out = tmp_path_factory.mktemp("results")
+    told = []
+    paths = reproduce(
+        "fraud", out, 0, told.append, data=table,
+        families=["linear", "lightgbm"], methods=["cross entropy", "TBL", "undersampling"],
+    )  # fmt: skip
+    return paths, told
+
+
+def read(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_file_is_written(results):
+    paths, told = results
+    assert [path.name for path in paths] == [
+        "fraud_splits.csv", "fraud.csv", "fraud.md", "fraud.svg", "fraud.png",
+    ]  # fmt: skip
+    assert all(path.stat().st_size > 100 for path in paths)
+    assert told[-1].startswith("30 of 30: lightgbm, undersampling, time")
+
+
+def test_each_fold_and_the_future_are_tested(results):
+    rows = read(results[0][0])
+    assert len(rows) == 2 * 3 * 5
+    folds = {row["fold"]: int(row["positives"]) for row in rows if row["split"] == "random"}
+    assert set(folds) == {"0", "1", "2", "3"}
+    assert sum(folds.values()) == pytest.approx(120, abs=25)
+    assert {row["chosen"] for row in rows if row["method"] == "cross entropy"} >= {"crossentropy"}
+    assert all(0.7 < float(row["roc_auc"]) <= 1 for row in rows)
+    assert all(float(row["brier_score"]) < 0.03 for row in rows)
+
+
+def test_differences_are_to_cross_entropy(results):
+    rows = read(results[0][1])
+    assert {row["metric"] for row in rows} == set(METRICS)
+    for row in rows:
+        if row["method"] == "cross entropy":
+            assert float(row["difference"]) == 0
+        else:
+            mate = next(
+                other for other in rows
+                if other["method"] == "cross entropy"
+                and all(other[key] == row[key] for key in ("split", "family", "metric"))
+            )  # fmt: skip
+            gap = float(row["mean"]) - float(mate["mean"])
+            assert float(row["difference"]) == pytest.approx(gap, abs=1e-9)
+            assert float(row["low"]) <= gap <= float(row["high"])
+
+
+def test_table_is_readable(results):
+    text = results[0][2].read_text()
+    assert "#### linear, 4 folds" in text
+    assert "| TBL |" in text
+    assert "paired 95% interval" in text
+
+
+def test_folds_add_up_as_disjoint_rows():
+    each = [
+        {"split": "random", "family": "f", "method": "m", **dict.fromkeys(METRICS, 0.5), "seconds": 1.0}
+        for _ in range(4)
+    ]
+    pairs = [
+        {
+            "split": "random",
+            "family": "f",
+            "method": "m",
+            "metric": metric,
+            "difference": gap,
+            "variance": 4.0,
+        }
+        for metric in METRICS
+        for gap in (1.0, 2.0, 3.0, 4.0)
+    ]
+    row = summarised(each, pairs)[0]
+    assert row["difference"] == 2.5
+    assert row["high"] - row["difference"] == pytest.approx(1.959964 * np.sqrt(4 * 4.0) / 4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_and_is_calibrated(method):
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(6000, 4)).astype(np.float32)
+    y = (generator.random(6000) < 1 / (1 + np.exp(4 - 2 * X[:, 0]))).astype(np.int8)
+    found = run_method("linear", method, X[:3000], y[:3000], X[3000:], 0)
+    assert found.probability.mean() == pytest.approx(y[3000:].mean(), rel=0.5)
+    assert np.corrcoef(found.score, X[3000:, 0])[0, 1] > 0.8
+    if method in SETTINGS:
+        assert found.chosen
+
+
+def test_undersampling_and_its_correction():
+    y = np.repeat([0, 1], [1000, 10])
+    kept = undersampled(y, 10, np.random.default_rng(0))
+    assert y[kept].sum() == 10
+    assert len(kept) == 110
+    assert prior_shift(y, y[kept]) == pytest.approx(np.log(10 / 1000) - np.log(10 / 100))
+
+
+def test_bad_requests_are_refused(table, tmp_path):
+    with pytest.raises(ValueError, match="--data"):
+        reproduce("fraud", tmp_path)
+    with pytest.raises(ValueError, match="unknown 'forest'"):
+        reproduce("fraud", tmp_path, data=table, families=["forest"])
+    with pytest.raises(ValueError, match="unknown family"):
+        booster("forest", "crossentropy", 0)
+    with pytest.raises(ValueError, match="table1 takes no data"):
+        reproduce("table1", tmp_path, data=table)
