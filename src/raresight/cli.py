@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -129,8 +130,11 @@ def paper(
     if jobs is not None:
         options["jobs"] = jobs
     for part in NAMES if name == "all" else (name,):
-        with Console(stderr=True).status(part) as status:
-            paths = reproduce(part, out, seed, status.update, **options)
+        console = Console(stderr=True)
+        with console.status(part) as status:
+            # In a log file there is no line to rewrite, so each step has its own.
+            tell = status.update if console.is_terminal else partial(console.print, highlight=False)
+            paths = reproduce(part, out, seed, tell, **options)
         for path in paths:
             typer.echo(path)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -140,3 +142,16 @@ def test_bad_requests_are_refused(table, tmp_path):
         booster("forest", "crossentropy", 0)
     with pytest.raises(ValueError, match="table1 takes no data"):
         reproduce("table1", tmp_path, data=table)
+
+
+def test_command_tells_how_far_it_is(table, tmp_path):
+    run = subprocess.run(
+        [
+            sys.executable, "-m", "raresight", "paper", "fraud", "--data", str(table), "--out", str(tmp_path),
+            "--families", "linear", "--methods", "cross entropy, undersampling", "--jobs", "1",
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "10 of 10: linear, undersampling, time 0" in run.stderr
+    assert str(tmp_path / "fraud.csv") in run.stdout.replace("\n", "")

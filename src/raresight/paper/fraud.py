@@ -183,10 +183,12 @@ def _name(row: dict[str, Any]) -> tuple[str, str, str]:
 
 def write_table(path: Path, summary: list[dict[str, Any]], table: CardFraud) -> Path:
     """The summary as Markdown: estimate, and difference to cross entropy with its interval."""
+    intervals = sum(row["method"] != REFERENCE for row in summary)
     lines = [
         f"ULB card fraud: {len(table.y):,} rows ({table.duplicates:,} exact duplicates dropped), "
         f"{int(table.y.sum())} frauds. In parentheses the difference to cross entropy in the same family, "
-        f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero."
+        f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero. Of the {intervals} "
+        f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone."
     ]
     for split, title in (("random", f"{FOLDS} folds"), ("time", "the last quarter in time")):
         for family in dict.fromkeys(row["family"] for row in summary):
@@ -240,7 +242,8 @@ def draw(path: Path, summary: list[dict[str, Any]]) -> list[Path]:
         where = f"{FOLDS} folds" if split == "random" else "last quarter in time"
         ax.set_title(f"{TITLES[metric]}\n{where}", fontsize=10)
         ax.set_xlabel("points against cross entropy")
-    axes[-1].legend(loc="lower left", fontsize=8)
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=len(families), frameon=False)
     return save_figure(figure, path)
 
 

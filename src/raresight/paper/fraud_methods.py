@@ -147,22 +147,22 @@ def _probability(odds: Floats) -> Floats:
 
 
 def _fitted_odds(family: str, X: NDArray[Any], y: NDArray[Any], test: NDArray[Any], seed: int) -> Floats:
-    from scipy.special import logit
-
+    # Log-odds, not probabilities: those near one are equal in float32, and the top of the list would be tied.
     model = tuned(family, ("crossentropy",), seed).fit(X, y)
-    probability = np.clip(model.predict_proba(test)[:, 1].astype(np.float64), 1e-15, 1 - 1e-15)
-    return np.asarray(logit(probability))
+    return np.asarray(model.predict_log_odds(test), dtype=np.float64)
 
 
 def _bagged(
     family: str, X: NDArray[Any], y: NDArray[Any], test: NDArray[Any], generator: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Ten models on balanced samples, their probabilities averaged (as imbalanced-learn does)."""
-    from scipy.special import logit
+    from scipy.special import log_expit, logsumexp
 
-    total = np.zeros(len(test))
+    odds = []
     for bag in range(10):
         kept = undersampled(y, 1, generator)
-        total += _probability(_fitted_odds(family, X[kept], y[kept], test, bag))
-    odds = logit(np.clip(total / 10, 1e-15, 1 - 1e-15)) + prior_shift(y, y[kept])
-    return odds, _probability(odds)
+        odds.append(_fitted_odds(family, X[kept], y[kept], test, bag))
+    # The log-odds of the mean probability, from logarithms: a mean next to one keeps its digits.
+    mean = logsumexp(log_expit(odds), axis=0) - logsumexp(log_expit(-np.array(odds)), axis=0)
+    shifted = mean + prior_shift(y, y[kept])
+    return shifted, _probability(shifted)
