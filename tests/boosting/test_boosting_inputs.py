@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from boosting.boosting_tables import rare_table
 from loss_cases import non_convex_tbl
-from raresight.boosting import LightGBMClassifier, XGBoostClassifier
+from raresight.boosting import LightGBMClassifier, NoSplitWarning, XGBoostClassifier
 from raresight.losses import VectorScaling
 
 X, Y = rare_table(300, 0.2)
@@ -81,6 +81,8 @@ def test_losses_that_do_not_fit_three_classes(kind):
         ({"objective": "binary"}, "does not take objective"),
         ({"n_estimators": 0}, "n_estimators must be a whole number"),
         ({"learning_rate": -1}, "learning_rate must be a positive"),
+        ({"learning_rate": True}, "learning_rate must be a positive number, got True"),
+        ({"eval_metric": "brier_score"}, "brier_score does not rank"),
         ({"early_stopping_rounds": 5}, "pass eval_set"),
         ({"early_stopping_rounds": 0}, "early_stopping_rounds must be"),
         ({"num_class": 3}, "does not take num_class"),
@@ -153,8 +155,44 @@ def test_bad_tables_and_weights(kind):
 
 @both
 def test_constant_columns_leave_the_prior(kind):
-    model = kind(n_jobs=1, n_estimators=5).fit(np.ones((300, 2)), Y)
+    with pytest.warns(NoSplitWarning, match="columns are constant"):
+        model = kind(n_jobs=1, n_estimators=5).fit(np.ones((300, 2)), Y)
     np.testing.assert_allclose(model.predict_proba(np.ones((2, 2)))[:, 1], Y.mean(), rtol=1e-4)
+
+
+@both
+def test_a_model_without_splits_says_so(kind):
+    with pytest.warns(NoSplitWarning, match=r"their weights sum to 0\.2.*lower min_child_weight"):
+        kind(n_jobs=1, n_estimators=5).fit(X, Y, sample_weight=np.full(300, 1 / 300))
+    few = np.zeros(100_000, dtype=int)
+    few[7] = 1
+    rows = np.random.default_rng(0).normal(size=(100_000, 2))
+    with pytest.warns(NoSplitWarning, match=r"their weights sum to 1\."):
+        kind(n_jobs=1, n_estimators=2).fit(rows, few)
+
+
+def test_lightgbm_names_a_mistyped_parameter():
+    with pytest.raises(ValueError, match="no parameter 'numleaves': did you mean 'num_leaves'"):
+        LightGBMClassifier(numleaves=3).fit(X, Y)
+    LightGBMClassifier(n_estimators=1, n_jobs=1, min_child_samples=5, bagging_fraction=0.9).fit(X, Y)
+
+
+@both
+def test_frames_that_a_library_cannot_hold(kind):
+    number = pd.Series(X[:, 0])
+    with pytest.raises(ValueError, match=r"categories of column 'band' are of type Interval.*as text"):
+        kind().fit(pd.DataFrame({"band": pd.cut(number, 4), "x": X[:, 1]}), Y)
+    for values in (np.round(X[:, 0]), Y.astype(bool)):
+        frame = pd.DataFrame({"c": pd.Categorical(values), "x": X[:, 1]})
+        if kind is XGBoostClassifier:
+            with pytest.raises(ValueError, match=r"categories of column 'c' are (floats|booleans)"):
+                kind().fit(frame, Y)
+            frame["c"] = frame["c"].cat.rename_categories(str)
+        assert kind(n_estimators=2, n_jobs=1).fit(frame, Y).predict_proba(frame).shape == (300, 2)
+    for name in ("a[0]", "a]") + (("a<b",) if kind is XGBoostClassifier else ("a:b", 'a"', "a{")):
+        with pytest.raises(ValueError, match="in the name of a column") as caught:
+            kind().fit(pd.DataFrame({name: X[:, 0], "x": X[:, 1]}), Y)
+        assert repr(name) in str(caught.value)
 
 
 def run(code):

@@ -9,6 +9,7 @@ import pytest
 
 from boosting.boosting_tables import rare_table
 from raresight.boosting import LightGBMClassifier, XGBoostClassifier
+from raresight.boosting.model_files import digest_of
 from raresight.losses import ClassWeighted, LogitAdjusted
 from raresight.metrics.eval_metrics import lightgbm_metric, xgboost_metric
 
@@ -25,6 +26,10 @@ def saved(kind, folder):
     path = folder / NAMES[kind]
     fitted(kind).save(path)
     return path, folder / (path.name + ".raresight.json")
+
+
+def signed(description):
+    return json.dumps(description | {"description_sha256": digest_of(description)})
 
 
 @both
@@ -110,10 +115,63 @@ def test_damaged_files_are_refused(kind, tmp_path):
     side.write_text(json.dumps(described | {"library": "catboost"}))
     refuse("a model of catboost, not of")
     side.write_text(json.dumps({key: value for key, value in described.items() if key != "classes"}))
+    refuse("changed since")
+    side.write_text(signed({key: value for key, value in described.items() if key != "classes"}))
     refuse("lacks or garbles an entry: 'classes'")
     side.unlink()
     refuse("does not exist", FileNotFoundError)
     kind.load(path)  # whole again
+
+
+EDITS = {
+    "loss": "focal",
+    "classes": {"dtype": "<i8", "values": [0, 2]},
+    "categories": {"0": {"dtype": "str", "values": ["a", "b"]}},
+    "parameters": {"loss": "tbl", "n_estimators": 7},
+    "log_odds_shift": [1.0],
+    "trained_on_sparse": True,
+}
+
+
+@both
+def test_an_edited_side_file_is_refused(kind, tmp_path):
+    path, side = saved(kind, tmp_path)
+    described = json.loads(side.read_text())
+    for name, value in EDITS.items():
+        assert described[name] != value
+        side.write_text(json.dumps(described | {name: value}))
+        with pytest.raises(ValueError, match=r"raresight\.json is not the file .*: it was changed"):
+            kind.load(path)
+    for version in (-5, True, 0, 1.0, "1"):
+        side.write_text(signed(described | {"format_version": version}))
+        with pytest.raises(ValueError, match="format version"):
+            kind.load(path)
+    side.write_text(json.dumps(dict(reversed(described.items()))))  # the same entries
+    kind.load(path)
+
+
+@both
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"loss": "tble"}, "did you mean 'tbl'"),
+        ({"classes": {"dtype": "<i8", "values": [0]}}, "at least 2"),
+        ({"classes": {"dtype": "<i8", "values": [0, 1, 2]}}, "start_score must be a list of 3"),
+        ({"start_score": [float("nan")]}, "start_score must hold finite numbers"),
+        ({"log_odds_shift": [0.0, 0.0]}, "log_odds_shift must be a list of 1"),
+        ({"log_odds_shift": ["0"]}, "log_odds_shift must hold finite numbers"),
+        ({"n_features": 0}, "n_features must be"),
+        ({"feature_names": ["a"]}, "1 feature_names for 6"),
+        ({"categories": {"6": {"dtype": "str", "values": ["a"]}}}, "column 6 of 6"),
+        ({"trained_on_sparse": 1}, "trained_on_sparse must be"),
+    ],
+)
+def test_a_side_file_that_contradicts_itself_is_refused(kind, edit, message, tmp_path):
+    """The digest is right: whoever wrote this file did not write what `load` needs."""
+    path, side = saved(kind, tmp_path)
+    side.write_text(signed(json.loads(side.read_text()) | edit))
+    with pytest.raises(ValueError, match=rf"raresight\.json lacks or garbles an entry: .*{message}"):
+        kind.load(path)
 
 
 def test_models_of_the_other_library_are_refused(tmp_path):

@@ -100,3 +100,24 @@ def test_bad_input_is_answered():
         LinearClassifierCV(metric="nonsense").fit(X, y)
     with pytest.raises(TypeError, match="no parameter"):
         LinearClassifierCV(metric_params={"max_tpr": 0.1}).fit(X, y)
+
+
+def test_generators_are_read_once():
+    X, y = planted(1500)
+    texts = ["crossentropy", "tbl"]
+    model = LinearClassifierCV(losses=(t for t in texts), l2s=iter([1e-4, 1e-2]), cv=2)
+    listed = LinearClassifierCV(losses=texts, l2s=[1e-4, 1e-2], cv=2).fit(X, y)
+    assert (model.fit(X, y).cv_results_["scores"] == listed.cv_results_["scores"]).all()
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match=r"losses is empty.*a generator gives its values once"):
+        model.fit(X[:, :2], y)
+    assert (model.predict_proba(X) == before).all()
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was():
+    X, y = planted(1500)
+    model = LinearClassifierCV(losses="tbl", l2s=1e-4, cv=2).fit(X, y)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="one class only"):
+        model.fit(X[:, :2], np.zeros(1500))
+    assert (model.predict_proba(X) == before).all()

@@ -145,7 +145,8 @@ def test_the_same_on_any_number_of_threads(monkeypatch):
 BAD = [
     ({}, {"y": np.zeros(20)}, "one class only"),
     ({}, {"y": np.r_[np.nan, np.ones(19)]}, "NaN"),
-    ({}, {"y": np.array([None, *["a", "b"] * 9, "a"], dtype=object)}, "label|None|NaN"),
+    ({}, {"y": np.array([None, *["a", "b"] * 9, "a"], dtype=object)}, "missing label at row 0: None"),
+    ({}, {"y": np.array(["a", 1] * 10, dtype=object)}, "cannot be ordered, of types int, str"),
     ({}, {"X": np.full((20, 2), np.nan)}, "NaN"),
     ({}, {"X": np.full((20, 2), np.inf)}, "infinity"),
     ({}, {"sample_weight": np.full(20, -1.0)}, "[Nn]egative"),
@@ -197,3 +198,23 @@ def test_sparse_rows_are_not_made_dense():
     y = np.asarray(X[:, :50].sum(axis=1)).ravel() + 0.1 * rng.random(100_000) > 0.09
     model = LinearClassifier("tbl", l2=1e-2, tol=1e-5).fit(X, y)
     assert model.converged_
+
+
+def test_missing_labels_of_a_stream_are_named():
+    X, y = data(20)
+    labels = np.array(["a", "b"] * 9 + ["a", None], dtype=object)
+    for classes in (None, ["a", "b"]):
+        with pytest.raises(ValueError, match="missing label at row 19"):
+            LinearClassifier().partial_fit(X, labels, classes)
+    with pytest.raises(ValueError, match="missing label at row 1"):
+        LinearClassifier().partial_fit(X, y, np.array(["a", None], dtype=object))
+
+
+@pytest.mark.parametrize("labels", [[2**64 - 5, 2**64 - 1], [2**63 - 1, 2**63 + 1], [-128, 127]])
+def test_labels_at_the_ends_of_their_type(labels):
+    X, y = data()
+    kind = np.uint64 if labels[0] > 0 else np.int8
+    model = LinearClassifier().fit(X, np.array(labels, dtype=kind)[y])
+    assert model.classes_.tolist() == labels
+    assert model.classes_.dtype == kind
+    assert (model.coef_ == LinearClassifier().fit(X, y).coef_).all()

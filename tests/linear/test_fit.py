@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from loss_cases import BINARY_LOSSES as ALL_LOSSES
 from loss_cases import CLASS_LOSSES
 from raresight.linear import LinearClassifier, NotConvergedWarning
+from raresight.linear.design import make_design
 from raresight.losses import CrossEntropy, Focal, Loss, parse
 
 BINARY_LOSSES = [loss for loss in ALL_LOSSES if loss.has_unique_minimiser]
@@ -354,3 +355,53 @@ def test_class_weights_of_many_classes_stay_calibrated():
     # The raw logits are those of balanced classes.
     seen = np.average(softmax(z, axis=1), axis=0, weights=1 / np.bincount(y)[y])
     assert seen == pytest.approx(np.full(4, 0.25), abs=1e-5)
+
+
+@pytest.mark.parametrize("mean", [1e3, 9e5])
+def test_sparse_columns_far_from_zero(mean):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2)) * [1.0, 3.0]
+    y = rng.random(20_000) < expit(2 * X[:, 0] - 1)
+    weights = rng.integers(1, 3, 20_000).astype(float)
+    far = X + [mean, 0.0]
+    dense = LinearClassifier("crossentropy").fit(far - [mean, 0.0], y, weights)
+    model = LinearClassifier("crossentropy").fit(sparse.csr_array(far), y, weights)
+    assert model.converged_
+    assert model.coef_ == pytest.approx(dense.coef_, rel=1e-8)
+
+
+@pytest.mark.parametrize("mean", [1e7, 1e8, 1e12])
+def test_sparse_columns_too_far_from_zero_are_named(mean):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2))
+    y = rng.random(20_000) < expit(2 * X[:, 1] - 1)
+    far = sparse.csr_array(X + [0.0, mean])
+    for fit in (LinearClassifier().fit, LinearClassifier().partial_fit):
+        with pytest.raises(ValueError, match=r"column 1 of the sparse X.*subtract the mean.*dense"):
+            fit(far, y)
+
+
+def test_sparse_variance_with_zeros_and_constants():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 5)) * (rng.random((500, 5)) < 0.3)
+    X[:, 1], X[:, 2], X[:, 3] = 0.0, 1e8 / 3, np.where(np.arange(500) < 10, 5.0, 7.0)
+    weights = rng.random(500)
+    weights[:10] = 0.0  # among the rows that count the column of index 3 is constant
+    design = make_design(sparse.csr_array(X), weights, True)
+    centred = make_design(X, weights, True)
+    assert design.inverse_unit == pytest.approx(centred.inverse_unit, rel=1e-12)
+    assert (design.inverse_unit == 0).tolist() == [False, True, True, True, False]
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was():
+    X, y = binary_data()
+    model = LinearClassifier(warm_start=True).fit(X, y)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="last fit had 4 features"):
+        model.fit(X[:, :2], y)
+    assert (model.predict_proba(X) == before).all()
+    model.set_params(warm_start=False)
+    for fit in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match="one class only"):
+            fit(X[:, :3], np.zeros(len(y)))
+        assert (model.predict_proba(X) == before).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from raresight.linear import LinearClassifier
 from raresight.linear.pilot import even_part, pulling_part
 from raresight.linear.reading import make_sample
 from raresight.linear.risk import Request, evaluate
@@ -51,3 +52,26 @@ def test_a_rare_class_is_taken_whole():
 
 def test_few_rows_have_no_part():
     assert even_part(sample_of(50_000)) is None
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_rows_of_weight_zero_are_not_drawn(intercept):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200_000, 3))
+    y = rng.random(200_000) < 0.6
+    weights = np.ones(200_000)
+    rare = np.flatnonzero(~y)
+    weights[rare] = 0
+    weights[rare[:20]] = 1
+    model = LinearClassifier(l2=1e-2, fit_intercept=intercept).fit(X, y, sample_weight=weights)
+    used = weights > 0
+    alone = LinearClassifier(l2=1e-2, fit_intercept=intercept).fit(X[used], y[used])
+    assert model.converged_
+    assert model.coef_ == pytest.approx(alone.coef_, rel=1e-4, abs=1e-6)
+    sample = make_sample(X, y.astype(np.int64), weights, 2, intercept)
+    even = even_part(sample)
+    assert even is not None
+    assert (even.labels == 0).sum() == 20
+    for part in (even, pulling_part(sample, parse("tbl"), np.zeros(sample.size))):
+        assert (part.weights > 0).all()
+        assert part.total == pytest.approx(sample.total, rel=0.03)

@@ -137,3 +137,54 @@ def test_bad_streams_are_answered():
         model.partial_fit(X[:, :2], y)
     with pytest.raises(ValueError, match="5000"):
         LinearClassifier().partial_fit(np.random.default_rng(0).normal(size=(10, 6000)), np.arange(10) % 2)
+
+
+def test_the_objective_of_an_earlier_fit_goes():
+    X, y = rare(20_000)
+    model = LinearClassifier("tbl").fit(X, y)
+    assert not hasattr(model.partial_fit(X, y), "objective_")
+
+
+def level(model, X, y):
+    return model.predict_proba(X)[:, 1].mean() / y.mean()
+
+
+def test_few_positives_in_random_order_keep_the_level():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100_000, 5))
+    y = (rng.random(100_000) < expit(1.5 * X[:, 0] - 10)).astype(int)
+    assert 5 < y.sum() < 25
+    for size in (10_000, 2000):
+        assert level(stream(LinearClassifier("crossentropy"), X, y, size), X, y) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("n", [50_000, 400_000])
+def test_a_stream_in_the_order_of_labels(n):
+    """As documented: right where the common class comes first, too high where the positives do."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 5))
+    y = (rng.random(n) < expit(X[:, 0] - 4)).astype(int)
+    order = np.argsort(y, kind="stable")
+    batch = LinearClassifier("crossentropy").fit(X, y)
+    common_first = stream(LinearClassifier("crossentropy"), X[order], y[order], n // 50)
+    assert level(common_first, X, y) == pytest.approx(1, abs=0.1)
+    assert common_first.coef_ == pytest.approx(batch.coef_, abs=0.1)
+    rare_first = stream(LinearClassifier("crossentropy"), X[order[::-1]], y[order[::-1]], n // 50)
+    assert 0.5 < level(rare_first, X, y) < 2
+    assert rare_first.decision_function(X[:1000]) == pytest.approx(batch.decision_function(X[:1000]), abs=1.5)
+
+
+def test_waiting_rows_are_the_streams_own_and_dense_may_follow_sparse():
+    X, y = rare(4000)
+    y[:] = 0
+    y[[5, 3005]] = 1
+    one = LinearClassifier("crossentropy")
+    for rows in np.array_split(np.arange(4000), 4):
+        own = X[rows].copy()
+        one.partial_fit(own, y[rows], [0, 1])
+        own[:] = np.nan
+    other = LinearClassifier("crossentropy")
+    for i, rows in enumerate(np.array_split(np.arange(4000), 4)):
+        part = sparse.csr_array(X[rows]) if i % 2 else X[rows]
+        other.partial_fit(part, y[rows], [0, 1], np.ones(len(rows)) if i == 2 else None)
+    assert one.coef_ == pytest.approx(other.coef_, rel=1e-5, abs=1e-8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from .labels import encode, encode_known, read_targets, shares_of
 from .level import level_shift, shifted
 from .metrics import evaluation_metric
 from .model_files import (
+    check_description,
     pack_parameters,
     pack_values,
     read_model,
@@ -32,7 +34,16 @@ from .model_files import (
 )
 from .objective import hessian_factor
 from .start import Start, start_of
-from .tables import Categories, apply_categories, categorical_columns, is_frame, learn_categories, read_table
+from .tables import (
+    Categories,
+    apply_categories,
+    categorical_columns,
+    check_names,
+    is_frame,
+    is_sparse,
+    learn_categories,
+    read_table,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -66,12 +77,44 @@ class Run:
         return 1 if self.n_classes == 2 else self.n_classes
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What a library made of a run; `scores` are the raw scores of the training rows, start included."""
+
+    booster: Any
+    scores: Array
+    best_iteration: int | None
+    evals_result: dict[str, dict[str, list[float]]]
+
+
+class NoSplitWarning(UserWarning):
+    """The trained model has no split: it predicts the class shares for every row."""
+
+
+# What scikit-learn's validation sets before anything is trained.
+_COLUMNS = ("n_features_in_", "feature_names_in_")
+
+
 class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The shared half of `XGBoostClassifier` and `LightGBMClassifier`."""
 
     _library: ClassVar[str]
     # Native parameters that are not to be given, with the reason.
     _refused: ClassVar[dict[str, str]]
+    # Types of categories, as pack_values names them, that the library can hold, and characters that it
+    # does not take in the name of a column.
+    _category_kinds: ClassVar[tuple[str, ...]]
+    _refused_characters: ClassVar[str]
+
+    loss_: Loss
+    classes_: Array
+    booster_: Any
+    start_score_: Any
+    log_odds_shift_: Array
+    best_iteration_: int | None
+    evals_result_: dict[str, dict[str, list[float]]]
+    _categories: Categories
+    _trained_on_sparse: bool
 
     def __init__(
         self,
@@ -116,15 +159,21 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in native:
             if name in self._refused:
                 raise ValueError(f"{type(self).__name__} does not take {name}: {self._refused[name]}")
+        self._check_names(native)
         for name in ("n_estimators", "early_stopping_rounds"):
             value = getattr(self, name)
             if name == "early_stopping_rounds" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if not (isinstance(self.learning_rate, (int, float, np.number)) and 0 < self.learning_rate < np.inf):
-            raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
+        rate = self.learning_rate
+        number = isinstance(rate, (int, float, np.number)) and not isinstance(rate, bool)
+        if not (number and 0 < rate < np.inf):
+            raise ValueError(f"learning_rate must be a positive number, got {rate!r}")
         return native
+
+    def _check_names(self, native: dict[str, Any]) -> None:
+        """Refuse names that the library does not know, where it can be asked."""
 
     def _seed(self) -> int | None:
         if self.random_state is None:
@@ -165,20 +214,53 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         import_library(self._library)
         native = self._checked_native()
+        columns = {name: self.__dict__[name] for name in _COLUMNS if name in self.__dict__}
+        try:
+            attributes, without_split = self._fit(
+                X, y, sample_weight, eval_set, eval_sample_weight, categorical_feature, native
+            )
+        except BaseException:
+            # A model fitted before stays whole.
+            for name in _COLUMNS:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(columns)
+            raise
+        self.__dict__.update(attributes)
+        if without_split:
+            warnings.warn(without_split, NoSplitWarning, stacklevel=2)
+        return self
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        eval_set: Any,
+        eval_sample_weight: Any,
+        categorical_feature: Any,
+        native: dict[str, Any],
+    ) -> tuple[dict[str, Any], str]:
+        """The attributes of the fitted model, and what to warn of; sets nothing but the columns."""
         labels = read_targets(y, type(self).__name__)
         table = read_table(self, X, reset=True)
         check_consistent_length(table, labels)
         weights = self._read_weights(sample_weight, table)
-        self.classes_, codes = encode(labels)
-        n_classes = len(self.classes_)
+        classes, codes = encode(labels)
+        n_classes = len(classes)
         loss = loss_for_classes(self.loss, np.bincount(codes))
-        start = start_of(loss, shares_of(codes, weights, self.classes_))
+        metric = evaluation_metric(self.eval_metric, self._library, loss, n_classes)
+        start = start_of(loss, shares_of(codes, weights, classes))
+        check_names(table, self._refused_characters, self._library)
         categorical = categorical_columns(table, categorical_feature)
-        self._categories: Categories = learn_categories(table, categorical)
-        table = apply_categories(table, self._categories)
+        categories = learn_categories(table, categorical, self._category_kinds, self._library)
+        on_sparse = is_sparse(table)
+        table = self._as_trained(apply_categories(table, categories), on_sparse)
         n_scores = 1 if n_classes == 2 else n_classes
         factor = hessian_factor(self._library, n_scores)
-        evaluation = self._read_evaluation(eval_set, eval_sample_weight)
+        evaluation = [
+            Part(self._as_trained(apply_categories(part.X, categories), on_sparse), part.codes, part.weights)
+            for part in self._read_evaluation(eval_set, eval_sample_weight, classes)
+        ]
         if self.early_stopping_rounds is not None and not evaluation:
             raise ValueError("early stopping needs rows to watch: pass eval_set=(X, y) to fit")
         run = Run(
@@ -189,26 +271,44 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             limits=limits_of(loss, start, factor),
             n_classes=n_classes,
             categorical=categorical,
-            metric=evaluation_metric(self.eval_metric, self._library, loss, n_classes)
-            if evaluation
-            else None,
+            metric=metric if evaluation else None,
             native=native,
         )
-        self.loss_ = loss
-        self.start_score_ = start.scores[0] if n_scores == 1 else np.array(start.scores)
-        self.evals_result_: dict[str, dict[str, list[float]]] = {}
-        self.best_iteration_: int | None = None
-        self.booster_, scores = self._train(run)
+        trained = self._train(run)
         shares = np.array(start.shares)
-        self.log_odds_shift_ = level_shift(self._log_posterior(scores), shares, weights)[1:]
-        return self
+        attributes = {
+            "loss_": loss,
+            "classes_": classes,
+            "booster_": trained.booster,
+            "start_score_": start.scores[0] if n_scores == 1 else np.array(start.scores),
+            "log_odds_shift_": level_shift(_log_posterior(loss, trained.scores), shares, weights)[1:],
+            "best_iteration_": trained.best_iteration,
+            "evals_result_": trained.evals_result,
+            "_categories": categories,
+            "_trained_on_sparse": on_sparse,
+        }
+        if self._has_split(trained.booster):
+            return attributes, ""
+        total = float(len(codes) if weights is None else weights.sum())
+        positives = total * float(shares.min())
+        return attributes, (
+            "no round found a split, so the model predicts the class shares for every row. A leaf needs a "
+            f"Hessian of {run.limits.min_child_weight:.3g} by default, which is about two rows of the rarest "
+            f"class; here their weights sum to {positives:.3g}. If so few are meant, or weights that small, "
+            "lower min_child_weight and reg_lambda; otherwise see whether the columns are constant or other "
+            "limits forbid splits"
+        )
 
     @abstractmethod
-    def _train(self, run: Run) -> tuple[Any, Array]:
-        """The trained booster and its raw scores of the training rows, start score included.
+    def _train(self, run: Run) -> Trained:
+        """Train; nothing is set on the estimator."""
 
-        Sets `best_iteration_` and `evals_result_` on the way.
-        """
+    @abstractmethod
+    def _has_split(self, booster: Any) -> bool: ...
+
+    def _as_trained(self, table: Any, on_sparse: bool) -> Any:
+        """Rows in the form in which the library reads them as it read the training rows."""
+        return table
 
     def _read_weights(self, sample_weight: Any, table: Any) -> Array | None:
         if sample_weight is None:
@@ -218,7 +318,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("sample_weight must not be negative")
         return weights
 
-    def _read_evaluation(self, eval_set: Any, eval_sample_weight: Any) -> list[Part]:
+    def _read_evaluation(self, eval_set: Any, eval_sample_weight: Any, classes: Array) -> list[Part]:
         if eval_set is None:
             return []
         single = isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple)
@@ -231,10 +331,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for number, (pair, weight) in enumerate(zip(pairs, weights)):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise ValueError(f"eval_set[{number}] must be a pair (X, y)")
-            table = apply_categories(read_table(self, pair[0], reset=False), self._categories)
+            table = read_table(self, pair[0], reset=False)
             labels = read_targets(pair[1], type(self).__name__)
             check_consistent_length(table, labels)
-            codes = encode_known(labels, self.classes_, f"eval_set[{number}]")
+            codes = encode_known(labels, classes, f"eval_set[{number}]")
             parts.append(Part(table, codes, self._read_weights(weight, table)))
         return parts
 
@@ -252,7 +352,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 "the model was trained on a DataFrame with categorical columns: pass a DataFrame"
             )
-        return self._raw(apply_categories(table, self._categories))
+        table = apply_categories(table, self._categories)
+        return self._raw(self._as_trained(table, self._trained_on_sparse))
 
     def predict_log_odds(self, X: Any) -> Array:
         """Calibrated log-odds of the positive class: the loss's inverse link at the raw score, shifted."""
@@ -270,20 +371,17 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if len(self.classes_) == 2:
             return _two_columns(self.predict_log_odds(X))
-        return shifted(self._log_posterior(self.decision_function(X)), np.append(0.0, self.log_odds_shift_))
-
-    def _log_posterior(self, scores: Array) -> Array:
-        """What the loss's link makes of raw scores, (n, K)."""
-        scores = scores.astype(np.float64)
-        if scores.ndim == 1:
-            return _two_columns(self.loss_.log_odds(scores))
-        with NumpyOps.guard():
-            return np.asarray(self.loss_._class_log_posterior(NumpyOps, scores))
+        log_posterior = _log_posterior(self.loss_, self.decision_function(X))
+        return shifted(log_posterior, np.append(0.0, self.log_odds_shift_))
 
     def predict(self, X: Any) -> Array:
-        """The most probable class."""
-        check_is_fitted(self)
-        return np.asarray(self.classes_[np.argmax(self.predict_log_proba(X), axis=1)])
+        """The class on whose side the raw score is, z > 0 for the positive one; of K the highest score.
+
+        This is the decision the loss was made for, which need not be the more probable class.
+        """
+        scores = self.decision_function(X)
+        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
 
     @property
     def feature_importances_(self) -> Array:
@@ -332,10 +430,12 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "log_odds_shift": self.log_odds_shift_.tolist(),
             "n_features": int(self.n_features_in_),
             "feature_names": None if names is None else [str(name) for name in names],
+            # By position: names may be numbers, which JSON would turn into text.
             "categories": {
-                name: pack_values(values, f"categories of {name!r}")
-                for name, values in self._categories.items()
+                str(column): pack_values(values, f"categories of column {column}")
+                for column, values in self._categories.items()
             },
+            "trained_on_sparse": self._trained_on_sparse,
             "best_iteration": self.best_iteration_,
             "evals_result": self.evals_result_,
             "parameters": pack_parameters(parameters),
@@ -344,7 +444,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path) -> Any:
-        """Read what `save` wrote; a changed, truncated, newer or foreign file is refused with the reason."""
+        """Read what `save` wrote; a changed, truncated, newer or foreign file is refused with the reason.
+
+        The digests guard against accidents, not against somebody who wants to deceive.
+        """
         path = Path(path)
         import_library(cls._library)
         content, described = read_model(path, cls._library)
@@ -357,17 +460,20 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.loss_ = parse(described["loss"])
             model.classes_ = unpack_values(described["classes"])
             scores = described["start_score"]
+            check_description(described, len(model.classes_))
             model.start_score_ = scores[0] if len(scores) == 1 else np.array(scores)
             model.log_odds_shift_ = np.array(described["log_odds_shift"])
             model.n_features_in_ = described["n_features"]
             if described["feature_names"] is not None:
                 model.feature_names_in_ = np.array(described["feature_names"], dtype=object)
             model._categories = {
-                name: unpack_values(packed).tolist() for name, packed in described["categories"].items()
+                int(column): unpack_values(packed).tolist()
+                for column, packed in described["categories"].items()
             }
+            model._trained_on_sparse = described["trained_on_sparse"]
             model.best_iteration_ = described["best_iteration"]
             model.evals_result_ = described["evals_result"]
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{side_file(path)} lacks or garbles an entry: {error}") from None
         model.booster_ = model._booster_from(content)
         return model
@@ -385,6 +491,15 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _booster_from(self, content: bytes) -> Any: ...
+
+
+def _log_posterior(loss: Loss, scores: Array) -> Array:
+    """What the loss's link makes of raw scores, (n, K)."""
+    scores = scores.astype(np.float64)
+    if scores.ndim == 1:
+        return _two_columns(loss.log_odds(scores))
+    with NumpyOps.guard():
+        return np.asarray(loss._class_log_posterior(NumpyOps, scores))
 
 
 def _two_columns(log_odds: Array) -> Array:

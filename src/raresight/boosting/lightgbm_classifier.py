@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..metrics.eval_metrics import EvalMetric, lightgbm_metric
 from ._library import import_library
-from .classifier import BoostedClassifier, Part, Run, first_given
+from .classifier import BoostedClassifier, Part, Run, Trained, first_given
 from .objective import fixed_objective
 
 Array = np.ndarray[Any, Any]
@@ -127,7 +128,19 @@ class LightGBMClassifier(BoostedClassifier):
         ),
     }
 
-    def _train(self, run: Run) -> tuple[Any, Array]:
+    _category_kinds: ClassVar[tuple[str, ...]] = ("text", "whole numbers", "floats", "booleans")
+    # LightGBM writes names into JSON as they are.
+    _refused_characters: ClassVar[str] = '",:[]{}'
+
+    def _check_names(self, native: dict[str, Any]) -> None:
+        known = _known_names(import_library("lightgbm"))
+        for name in native:
+            if known and name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f": did you mean {near[0]!r}?" if near else ""
+                raise ValueError(f"LightGBM has no parameter {name!r}{hint}")
+
+    def _train(self, run: Run) -> Trained:
         lgb = import_library("lightgbm")
         native = run.native
         boosting = native.get("boosting", native.get("boosting_type", native.get("boost", "gbdt")))
@@ -142,8 +155,10 @@ class LightGBMClassifier(BoostedClassifier):
             "min_sum_hessian_in_leaf": run.limits.min_child_weight,
             "max_delta_step": run.limits.max_delta_step,
             "min_data_in_leaf": 1,
-            "verbosity": -1,
+            # Where names could not be checked, LightGBM's warning of an unknown one is let through.
+            "verbosity": -1 if _known_names(lgb) else 0,
         }
+        evals_result: dict[str, dict[str, list[float]]] = {}
         parameters: dict[str, Any] = {
             "objective": fixed_objective(run.gradients, "lightgbm"),
             "metric": "None",
@@ -166,7 +181,7 @@ class LightGBMClassifier(BoostedClassifier):
         names = [f"eval_{i}" for i in range(len(evaluation))]
         callbacks: list[Callable[..., None]] = []
         if evaluation:
-            callbacks.append(lgb.record_evaluation(self.evals_result_))
+            callbacks.append(lgb.record_evaluation(evals_result))
         if self.early_stopping_rounds is not None:
             callbacks.append(_stop_on_last_set(lgb, names[-1], int(self.early_stopping_rounds)))
         booster = lgb.train(
@@ -180,14 +195,21 @@ class LightGBMClassifier(BoostedClassifier):
             # Otherwise it would let go of the training rows' scores.
             keep_training_booster=True,
         )
-        if self.early_stopping_rounds is not None:
-            self.best_iteration_ = booster.best_iteration - 1 if booster.best_iteration > 0 else None
+        best = None
+        if self.early_stopping_rounds is not None and booster.best_iteration > 0:
+            best = booster.best_iteration - 1
         # Read back from its own text, the booster is free of the training data, and cut at the best round.
         kept = lgb.Booster(model_str=booster.model_to_string(num_iteration=booster.best_iteration or -1))
         _add_to_first_trees(kept, run.start.scores)
-        if kept.current_iteration() == booster.current_iteration():
-            return kept, _training_scores(booster)
-        return kept, self._scores(kept, run.training.X)
+        # With dart the scores that LightGBM keeps are not those of the rescaled trees.
+        if boosting != "dart" and kept.current_iteration() == booster.current_iteration():
+            scores = _training_scores(booster)
+        else:
+            scores = self._scores(kept, run.training.X)
+        return Trained(kept, scores, best, evals_result)
+
+    def _has_split(self, booster: Any) -> bool:
+        return bool(booster.feature_importance("split").any())
 
     def _dataset(
         self, lgb: Any, run: Run, part: Part, parameters: dict[str, Any], reference: Any = None
@@ -232,6 +254,15 @@ class LightGBMClassifier(BoostedClassifier):
 
     def _booster_from(self, content: bytes) -> Any:
         return import_library("lightgbm").Booster(model_str=content.decode())
+
+
+def _known_names(lgb: Any) -> set[str]:
+    """All names of LightGBM's parameters. No public call lists them: empty for a version without this one."""
+    try:
+        listed = lgb.basic._ConfigAliases._get_all_param_aliases()
+    except AttributeError:
+        return set()
+    return {name for main, others in listed.items() for name in (main, *others)}
 
 
 def _add_to_first_trees(booster: Any, start: tuple[float, ...]) -> None:

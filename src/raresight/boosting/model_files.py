@@ -1,13 +1,15 @@
 """A model on disk: the library's own file, and a JSON file beside it with what the library does not know.
 
 The side-file has the loss, the classes, the start score, the columns and the parameters, the library and its
-version, and the SHA-256 of the model file, so that a changed or truncated model is noticed.
+version, and two digests: the SHA-256 of the model file and that of the side-file's other entries, so that a
+changed or truncated file is noticed. They guard against accidents, not against attackers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ def write_model(path: Path, content: bytes, description: dict[str, Any]) -> None
         **description,
         "sha256": hashlib.sha256(content).hexdigest(),
     }
+    described["description_sha256"] = digest_of(described)
     text = json.dumps(described, indent=1, allow_nan=False)
     _replace(path, content)
     _replace(side_file(path), text.encode())
@@ -51,16 +54,52 @@ def read_model(path: Path, library: str) -> tuple[bytes, dict[str, Any]]:
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ValueError(f"{beside} is not a side-file of raresight.boosting")
     version = description.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
         raise ValueError(
             f"{beside} has format version {version}, this raresight reads up to {FORMAT_VERSION}"
         )
     if description.get("library") != library:
         raise ValueError(f"{path} is a model of {description.get('library')}, not of {library}")
+    if description.get("description_sha256") != digest_of(description):
+        raise ValueError(f"{beside} is not the file that was saved: it was changed since")
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != description.get("sha256"):
         raise ValueError(f"{path} is not the file that was saved: it was changed or truncated since")
     return content, description
+
+
+def digest_of(description: dict[str, Any]) -> str:
+    """The SHA-256 of a description's canonical JSON, the digest itself left out."""
+    rest = {name: value for name, value in description.items() if name != "description_sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def check_description(described: dict[str, Any], n_classes: int) -> None:
+    """Refuse numbers that are not finite and lists whose lengths do not fit the classes."""
+    if n_classes < 2:
+        raise ValueError(f"classes holds {n_classes} of them, at least 2 are needed")
+    lengths = {"start_score": 1 if n_classes == 2 else n_classes, "log_odds_shift": n_classes - 1}
+    for name, length in lengths.items():
+        values = described[name]
+        if not isinstance(values, list) or len(values) != length:
+            raise ValueError(f"{name} must be a list of {length} numbers for {n_classes} classes")
+        if not all(_is_number(value) and math.isfinite(value) for value in values):
+            raise ValueError(f"{name} must hold finite numbers, got {values}")
+    features = described["n_features"]
+    if isinstance(features, bool) or not isinstance(features, int) or features < 1:
+        raise ValueError(f"n_features must be a whole number of at least 1, got {features!r}")
+    names = described["feature_names"]
+    if names is not None and len(names) != features:
+        raise ValueError(f"{len(names)} feature_names for {features} features")
+    for column in described["categories"]:
+        if not 0 <= int(column) < features:
+            raise ValueError(f"categories are given for column {column} of {features}")
+    if not isinstance(described["trained_on_sparse"], bool):
+        raise ValueError(f"trained_on_sparse must be true or false, got {described['trained_on_sparse']!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def pack_values(values: Any, what: str) -> dict[str, Any]:

@@ -14,12 +14,18 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-Categories = dict[str, list[Any]]
+# By position, because names may be numbers.
+Categories = dict[int, list[Any]]
 
 
 def is_frame(X: Any) -> bool:
     """Whether X is a table with named columns, of pandas or polars."""
     return hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a matrix of scipy.sparse."""
+    return bool(sparse.issparse(X))
 
 
 def read_table(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -71,31 +77,66 @@ def categorical_columns(X: Any, categorical_feature: Any) -> list[int]:
     return sorted(found)
 
 
-def learn_categories(X: Any, columns: Sequence[int]) -> Categories:
-    """The values of each categorical column of a DataFrame, in the order in which they are numbered."""
+def check_names(X: Any, refused: str, library: str) -> None:
+    """Refuse names of columns that the library would answer with an error of its own."""
+    if not is_frame(X):
+        return
+    for name in map(str, X.columns):
+        wrong = next((character for character in name if character in refused), None)
+        if wrong is not None:
+            raise ValueError(
+                f"{library} takes no {wrong!r} in the name of a column, as in {name!r}: rename it, such as "
+                "X.rename(columns={...})"
+            )
+
+
+def learn_categories(X: Any, columns: Sequence[int], kinds: Sequence[str], library: str) -> Categories:
+    """The values of each categorical column of a DataFrame, in the order in which they are numbered.
+
+    `kinds` are the types of categories that the library can hold, by the names of `_kind_of`.
+    """
     if not is_frame(X):
         _check_codes(X, columns)
         return {}
     categories = {}
     for i in columns:
         column = X.iloc[:, i]
-        kept = column.astype("category").cat.categories
-        categories[str(X.columns[i])] = kept.tolist()
+        kept = column.astype("category").cat.categories.tolist()
+        kind = _kind_of(kept)
+        if kind not in kinds:
+            raise ValueError(
+                f"the categories of column {str(X.columns[i])!r} are {kind}, {library} takes "
+                f"{' or '.join(kinds)}: write them as text, such as X[column].cat.rename_categories(str)"
+            )
+        categories[i] = kept
     return categories
 
 
-def apply_categories(X: Any, categories: Mapping[str, list[Any]]) -> Any:
+def _kind_of(values: list[Any]) -> str:
+    if all(isinstance(value, str) for value in values):
+        return "text"
+    if all(isinstance(value, bool) for value in values):
+        return "booleans"
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return "whole numbers"
+    if all(isinstance(value, float) for value in values):
+        return "floats"
+    types = sorted({type(value).__name__ for value in values})
+    return "of type " + " and ".join(types)
+
+
+def apply_categories(X: Any, categories: Mapping[int, list[Any]]) -> Any:
     """X with the categories of training; a value that training did not see becomes a missing one."""
     if not is_frame(X) or not categories:
         return X
     import pandas  # type: ignore[import-untyped]
 
     frame = X.copy(deep=False)
-    for name, known in categories.items():
-        values = frame[name]
+    for i, known in categories.items():
+        values = frame.iloc[:, i]
         if str(values.dtype) != "category" or values.cat.categories.tolist() != known:
             plain = values.astype(object)
-            frame[name] = pandas.Categorical(plain.where(plain.isin(known), None), categories=known)
+            frame.isetitem(i, pandas.Categorical(plain.where(plain.isin(known), None), categories=known))
     return frame
 
 

@@ -9,12 +9,16 @@ import numpy as np
 
 from ..metrics.eval_metrics import EvalMetric, xgboost_metric
 from ._library import import_library
-from .classifier import BoostedClassifier, Part, Run, first_given
+from .classifier import BoostedClassifier, Part, Run, Trained, first_given
 from .objective import fixed_objective
+from .tables import is_sparse
 
 Array = np.ndarray[Any, Any]
 
 __all__ = ["XGBoostClassifier"]
+
+# How many numbers of a sparse matrix are made dense at a time: 64 MB.
+_DENSE_NUMBERS = 1 << 23
 
 _OURS = "it is set from the loss and the training labels"
 _WEIGHTS = "use loss=ClassWeighted(...), whose link undoes the weights, so that probabilities stay calibrated"
@@ -36,6 +40,10 @@ class XGBoostClassifier(BoostedClassifier):
     Defaults that differ from XGBoost's scale with the loss's curvature at the start; see
     `raresight.boosting.defaults` for the reasons and the figures: `reg_lambda`, `min_child_weight`,
     `max_delta_step`, and a `learning_rate` of 0.1. Every native parameter given wins.
+
+    XGBoost takes the zeros of a sparse matrix for missing values. A model fitted on one does so with every
+    row it is given, dense rows of `predict` and `eval_set` among them; for a model fitted on dense rows zeros
+    are values, and sparse rows are made dense, block by block in predictions, `eval_set` as a whole.
 
     With early stopping the model is cut after the best round, so that no reader of the file has to know it.
 
@@ -88,7 +96,26 @@ class XGBoostClassifier(BoostedClassifier):
         "multi_strategy": "each class has its own trees here",
     }
 
-    def _train(self, run: Run) -> tuple[Any, Array]:
+    _category_kinds: ClassVar[tuple[str, ...]] = ("text", "whole numbers")
+    _refused_characters: ClassVar[str] = "[]<"
+
+    def _as_trained(self, table: Any, on_sparse: bool) -> Any:
+        """For a model of a sparse matrix zeros are missing, however the rows come."""
+        if not on_sparse:
+            return table
+        if is_sparse(table):
+            if np.all(table.data):
+                return table
+            table = table.copy()
+            table.eliminate_zeros()  # those that are written out
+            return table
+        if hasattr(table, "columns"):
+            if any(str(dtype) == "category" for dtype in table.dtypes):
+                raise ValueError("the model was trained on a sparse matrix: pass numbers, not categories")
+            table = table.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.where(table == 0, np.asarray(np.nan, dtype=table.dtype), table)
+
+    def _train(self, run: Run) -> Trained:
         xgb = import_library("xgboost")
         native = run.native
         booster_kind = native.get("booster", "gbtree")
@@ -121,9 +148,13 @@ class XGBoostClassifier(BoostedClassifier):
             parameters["nthread"] = self.n_jobs
         parameters |= native
         training = self._quantiles(xgb, run)
-        evaluation = [
-            (self._matrix(xgb, part, run.categorical), f"eval_{i}") for i, part in enumerate(run.evaluation)
-        ]
+        dense = not is_sparse(run.training.X)
+        evaluation = []
+        for i, part in enumerate(run.evaluation):
+            if dense and is_sparse(part.X):
+                part = Part(part.X.toarray(), part.codes, part.weights)
+            evaluation.append((self._matrix(xgb, part, run.categorical), f"eval_{i}"))
+        evals_result: dict[str, dict[str, list[float]]] = {}
         booster = xgb.train(
             parameters,
             training,
@@ -132,14 +163,19 @@ class XGBoostClassifier(BoostedClassifier):
             evals=evaluation,
             custom_metric=run.metric,
             early_stopping_rounds=self.early_stopping_rounds,
-            evals_result=self.evals_result_,
+            evals_result=evals_result,
             verbose_eval=False,
         )
+        best = None
         if self.early_stopping_rounds is not None:
-            self.best_iteration_ = int(booster.best_iteration)
-            booster = booster[: self.best_iteration_ + 1]
+            best = int(booster.best_iteration)
+            booster = booster[: best + 1]
         # The scores of the training matrix are in XGBoost's cache, unless the model was cut.
-        return booster, np.asarray(booster.predict(training, output_margin=True))
+        final = np.asarray(booster.predict(training, output_margin=True))
+        return Trained(booster, final, best, evals_result)
+
+    def _has_split(self, booster: Any) -> bool:
+        return bool(booster.get_score(importance_type="weight"))
 
     def _quantiles(self, xgb: Any, run: Run) -> Any:
         """The training matrix: already in bins where the tree method works on bins."""
@@ -174,6 +210,14 @@ class XGBoostClassifier(BoostedClassifier):
         }
 
     def _raw(self, table: Any) -> Array:
+        if is_sparse(table) and not self._trained_on_sparse:
+            # Zeros are values for this model; a block of rows at a time is made dense.
+            block = max(_DENSE_NUMBERS // table.shape[1], 1)
+            blocks = range(0, table.shape[0], block)
+            return np.concatenate([self._dense_raw(table[i : i + block].toarray()) for i in blocks])
+        return self._dense_raw(table)
+
+    def _dense_raw(self, table: Any) -> Array:
         xgb = import_library("xgboost")
         types = self.booster_.feature_types
         categorical = [i for i, kind in enumerate(types) if kind == "c"] if types else []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .class_weights import class_weights
 from .estimator import LinearClassifier
 from .labels import encode_labels
 from .path import fit_path
-from .reading import read_weights
+from .reading import read_weights, unchanged_on_failure
 
 __all__ = ["LinearClassifierCV"]
 
@@ -101,6 +102,15 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Weights count in the fits and in the metric.
         """
+        with unchanged_on_failure(self):
+            return self._fit(X, y, sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> LinearClassifierCV:
+        losses = [self.losses] if isinstance(self.losses, (Loss, str)) else list(self.losses)
+        l2s = [self.l2s] if isinstance(self.l2s, numbers.Real) else list(self.l2s)
+        for name, values in (("losses", losses), ("l2s", l2s)):
+            if not values:
+                raise ValueError(f"{name} is empty: pass a list (a generator gives its values once only)")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         classes, codes = encode_labels(y)
         if len(classes) > 2:
@@ -117,7 +127,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings: list[tuple[Any, float]] = []
         for train, test in check_cv(self.cv, y, classifier=True).split(X, y):
             own = None if weights is None else weights[train]
-            fits = self._path(X[train], codes[train], own, coded)
+            fits = self._path(X[train], codes[train], own, coded, losses, l2s)
             asked = {} if weights is None else {"sample_weight": weights[test]}
             rows = X[test]
             columns.append(np.array([score(fit.model, rows, codes[test], **asked) for fit in fits]))
@@ -150,13 +160,13 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return dict(enumerate(weights))
 
     def _path(
-        self, X: Any, y: Any, weights: Any, class_weight: Any, losses: Any = None, l2s: Any = None
+        self, X: Any, y: Any, weights: Any, class_weight: Any, losses: Sequence[Any], l2s: Sequence[Any]
     ) -> Any:
         return fit_path(
             X,
             y,
-            self.losses if losses is None else losses,
-            self.l2s if l2s is None else l2s,
+            losses,
+            l2s,
             sample_weight=weights,
             l1=self.l1,
             fit_intercept=self.fit_intercept,

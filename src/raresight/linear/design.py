@@ -21,7 +21,7 @@ from scipy import sparse
 
 from .threads import in_threads
 
-__all__ = ["Design", "Floats", "make_design", "row_blocks", "unit_of"]
+__all__ = ["Design", "Floats", "make_design", "refuse_far_columns", "row_blocks", "unit_of"]
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +30,7 @@ _MOST_ROWS = 1 << 13
 _TASKS = 16  # fixed, so that sums do not depend on the number of cores
 _FAR = 8.0  # deviations between a column's mean and zero
 _EXTREME = 1e6
+_FARTHEST = 1e6  # deviations between a sparse column's mean and zero that its coefficient can hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,14 +148,18 @@ def row_blocks(n_rows: int, per_row: int) -> list[slice]:
     return [slice(begin, min(begin + size, n_rows)) for begin in range(0, n_rows, size)]
 
 
-def make_design(X: Any, weights: Floats | None, intercept: bool) -> Design:
+def make_design(X: Any, weights: Floats | None, intercept: bool, refuse_far: bool = True) -> Design:
     """Read the columns' means and deviations, in float64.
 
-    Without an intercept columns are not centred, and their unit is the root of the mean square.
+    Without an intercept columns are not centred, and their unit is the root of the mean square. A sparse
+    column too far from zero is an error, unless `refuse_far` leaves that to the caller.
     """
     is_sparse: bool = sparse.issparse(X)
     if is_sparse:
         X = X.astype(np.float64, copy=False)
+        if not X.has_canonical_format:  # entries given twice are one number; X itself stays the user's
+            X = X.copy()
+            X.sum_duplicates()
         shift = np.zeros(X.shape[1])
         sums = _sparse_sums(X, weights)
     else:
@@ -166,14 +171,18 @@ def make_design(X: Any, weights: Floats | None, intercept: bool) -> Design:
     if not intercept:
         centre, variance = np.zeros(len(mean)), second / total
     else:
-        centre, variance = shift + mean, second / total - mean**2
-        if not is_sparse:
-            variance = _refined(X, weights, centre, variance, mean)
+        centre = shift + mean
+        if is_sparse:
+            variance = _sparse_squares(X, weights, centre) / total
+        else:
+            variance = _refined(X, weights, centre, second / total - mean**2, mean)
     # What is left of a constant column's variance is the rounding of its mean.
     rounding = X.shape[0] * np.finfo(np.float64).eps * (np.abs(mean) if intercept else 0.0)
-    varies = (variance > 0) & (variance > rounding**2)
+    varies = (variance > 0) & (_sparse_varies(X, weights) if is_sparse else variance > rounding**2)
     unit = np.sqrt(np.where(varies, variance, 1.0))
     inverse_unit = np.where(varies, 1 / unit, 0.0)
+    if is_sparse and refuse_far:
+        refuse_far_columns(centre, unit, varies)
     odd = (np.abs(centre) > _FAR * unit) | (unit > _EXTREME) | (unit < 1 / _EXTREME)
     explicit = not is_sparse and bool(np.any(odd & varies))
     return Design(X, centre, inverse_unit, explicit, intercept)
@@ -219,3 +228,49 @@ def _sparse_sums(X: Any, weights: Floats | None) -> tuple[float, Floats, Floats]
     first = np.asarray(X.T @ weight, dtype=np.float64)
     second = np.asarray(X.multiply(X).T @ weight, dtype=np.float64)
     return float(weight.sum()), first, second
+
+
+def _sparse_squares(X: Any, weights: Floats | None, centre: Floats) -> Floats:
+    """Sum of w (x - centre)^2, from the stored entries and from the zeros that are not stored.
+
+    Two passes: the mean of the squares less the square of the mean has no digits left for a column whose mean
+    is 1e8 deviations from zero.
+    """
+    d = X.shape[1]
+    squares = (X.data - centre[X.indices]) ** 2
+    if weights is None:
+        of_entries, total = np.ones(len(squares)), float(X.shape[0])
+    else:
+        of_entries, total = np.repeat(weights, np.diff(X.indptr)), float(weights.sum())
+    stored = np.bincount(X.indices, of_entries, minlength=d)
+    result = np.bincount(X.indices, of_entries * squares, minlength=d)
+    # A sum of weights is exact to rounding only, and a full column has no zeros.
+    full = np.bincount(X.indices, minlength=d) == X.shape[0]
+    zeros = np.where(full, 0.0, np.maximum(total - stored, 0.0))
+    return np.asarray(result + zeros * centre**2, dtype=np.float64)
+
+
+def _sparse_varies(X: Any, weights: Floats | None) -> NDArray[np.bool_]:
+    """Whether a column holds two values among the rows that count: exact, whatever its mean rounds to."""
+    d = X.shape[1]
+    columns, values, n_rows = X.indices, X.data, X.shape[0]
+    if weights is not None and not weights.all():
+        counted = np.repeat(weights > 0, np.diff(X.indptr))
+        columns, values, n_rows = columns[counted], values[counted], int(np.count_nonzero(weights))
+    full = np.bincount(columns, minlength=d) == n_rows
+    low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
+    np.minimum.at(low, columns, values)
+    np.maximum.at(high, columns, values)
+    return np.asarray(low < high)
+
+
+def refuse_far_columns(centre: Floats, unit: Floats, varies: NDArray[np.bool_]) -> None:
+    """Sparse columns are centred through the coefficients: x.b - c.b keeps few digits where c is far out."""
+    far = np.flatnonzero(varies & (np.abs(centre) > _FARTHEST * unit))
+    if len(far):
+        column = int(far[0])
+        raise ValueError(
+            f"column {column} of the sparse X has mean {centre[column]:.6g}, deviation {unit[column]:.3g}: "
+            f"a mean of more than {_FARTHEST:g} deviations leaves too few digits, as sparse columns are not "
+            "centred in place; subtract the mean from the column, or pass X dense"
+        )

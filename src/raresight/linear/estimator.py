@@ -15,8 +15,8 @@ from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from .class_weights import class_weights, weighted_loss
 from .design import Floats
-from .influence import Influence, influence_of
-from .reading import Reading, check_penalty, read_features, read_training
+from .influence import FitTerms, Influence, influence_of
+from .reading import Reading, check_penalty, read_features, read_training, unchanged_on_failure
 from .scoring import linear_scores
 from .solver import Plan, minimise, warn_unless_converged
 from .steps import Minimum
@@ -82,6 +82,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     _stream: Stream | None
+    _terms: FitTerms
 
     def __init__(
         self,
@@ -117,14 +118,15 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plan = self._plan()
         l2 = check_penalty(self.l2, "l2")
         before = self._last_fit() if self.warm_start else None
-        reading = read_training(self, X, y, sample_weight, bool(self.fit_intercept))
-        loss = self._loss_for(reading.classes, reading.counts)
-        start = None
-        if before is not None:
-            start = before.start_for(reading.classes, reading.sample.design)
-        minimum = minimise(reading.sample, loss, l2, plan, start)
-        converged = warn_unless_converged(minimum, str(loss), plan)
-        return self._set_fit(self, reading, loss, minimum, plan, converged)
+        with unchanged_on_failure(self):
+            reading = read_training(self, X, y, sample_weight, bool(self.fit_intercept))
+            loss = self._loss_for(reading.classes, reading.counts)
+            start = None
+            if before is not None:
+                start = before.start_for(reading.classes, reading.sample.design)
+            minimum = minimise(reading.sample, loss, l2, plan, start)
+            converged = warn_unless_converged(minimum, str(loss), plan)
+            return self._set_fit(self, reading, loss, minimum, plan, converged)
 
     def partial_fit(
         self,
@@ -137,18 +139,29 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Of the batches so far the model keeps the quadratic that their losses make at the coefficients of
         their time (d^2 numbers), and the means and deviations of the features. A batch is fitted exactly
-        together with that quadratic. `classes` must be given with the first batch
-        unless it holds every class.
+        together with that quadratic. While rows of a class are lacking or the fit still moves, up to a million
+        numbers of rows are kept and fitted exactly. `classes` must be given with the first batch unless it
+        holds every class.
+
+        Batches should be in random order, and the more positives each holds the nearer one pass ends to
+        `fit`. For 100,000 rows of 5 features, mean probability over share of positives: 1.003 for 2,800
+        positives in random order in batches of 1,000, 1.02 for 12 positives (`fit` has 1.00). Sorted by label
+        it is 1.00 where the common class comes first (all rows are still kept; longer streams keep a weighted
+        sample of them), but 1.4 where the positives come first: shuffle, or use `fit`.
+
         After `fit`, which keeps no such quadratic, a new stream begins.
         """
         plan = self._plan()
         l2 = check_penalty(self.l2, "l2")
         before: Stream | None = getattr(self, "_stream", None)
-        stream = Stream.advance(self, before, X, y, classes, sample_weight, l2, plan)
+        with unchanged_on_failure(self):
+            stream = Stream.advance(self, before, X, y, classes, sample_weight, l2, plan)
         self._stream = stream
         self.classes_ = stream.classes
         self.loss_ = stream.loss
+        self._terms = FitTerms(plan.l1, l2, stream.intercept_wanted)
         self.coef_, self.intercept_ = stream.coef, stream.intercept
+        self.__dict__.pop("objective_", None)  # of an earlier `fit`; a stream does not know its own
         self.n_iter_ = stream.batches
         self.gradient_norm_ = stream.residual
         self.converged_ = stream.converged
@@ -238,6 +251,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._stream = None
         self.classes_ = reading.classes
         self.loss_ = loss
+        self._terms = FitTerms(plan.l1, float(self.l2), design.intercept)
         self.coef_, self.intercept_ = design.outward(theta)
         self.n_iter_ = minimum.iterations
         self.gradient_norm_ = minimum.residual

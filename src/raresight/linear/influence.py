@@ -26,9 +26,18 @@ from .labels import encode_with
 from .reading import make_sample, read_weights
 from .risk import Request, Sample, evaluate
 
-__all__ = ["Influence", "influence_of"]
+__all__ = ["FitTerms", "Influence", "influence_of"]
 
 _MOST_NUMBERS = 5000
+
+
+@dataclass(frozen=True)
+class FitTerms:
+    """The penalties of a fit, which parameters set later do not change."""
+
+    l1: float
+    l2: float
+    intercept: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +74,17 @@ def influence_of(model: Any, X: Any, y: Any, sample_weight: Any) -> Influence:
     codes = encode_with(y, model.classes_)
     weights = read_weights(sample_weight, X)
     # Features that an l1 penalty holds at zero stay there when a row leaves.
-    active = np.flatnonzero(model.coef_.any(axis=0)) if model.l1 > 0 else np.arange(X.shape[1])
+    terms: FitTerms = model._terms
+    active = np.flatnonzero(model.coef_.any(axis=0)) if terms.l1 > 0 else np.arange(X.shape[1])
     coef = model.coef_[:, active]
-    sample = make_sample(X[:, active], codes, weights, len(model.classes_), bool(model.fit_intercept))
+    sample = make_sample(X[:, active], codes, weights, len(model.classes_), terms.intercept)
     if sample.size > _MOST_NUMBERS:
         raise ValueError(
             f"influence needs the inverse of a matrix of {sample.size} rows, one a coefficient; "
             f"up to {_MOST_NUMBERS} are computed: use fewer features or l1 > 0"
         )
     theta = sample.design.inward(coef, model.intercept_)
-    return _influence(sample, model.loss_, float(model.l2), theta)
+    return _influence(sample, model.loss_, terms.l2, theta)
 
 
 def _influence(sample: Sample, loss: Loss, l2: float, theta: Floats) -> Influence:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
-__all__ = ["encode_labels", "encode_with", "need_every_class"]
+__all__ = ["encode_labels", "encode_with", "need_every_class", "sorted_classes"]
 
 _WIDEST = 1000
 
@@ -23,15 +23,46 @@ def encode_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         lowest, highest = int(y.min()), int(y.max())
         if highest - lowest < _WIDEST:
             # Counted instead of sorted.
-            shifted = y.astype(np.int64) - lowest
+            # Unsigned numbers may lie above int64 and are shifted first; a signed difference may overflow.
+            shifted = (y - y.min()).astype(np.int64) if y.dtype.kind == "u" else y.astype(np.int64) - lowest
             present = np.flatnonzero(np.bincount(shifted, minlength=1))
             numbers = np.zeros(highest - lowest + 1, dtype=np.int64)
             numbers[present] = np.arange(len(present))
-            classes = (present + lowest).astype(y.dtype)
+            if y.dtype.kind == "u":
+                classes = present.astype(y.dtype) + y.min()
+            else:
+                classes = (present + lowest).astype(y.dtype)
             return classes, shifted if len(present) == len(numbers) else numbers[shifted]
-    check_classification_targets(y)
-    classes, codes = np.unique(y, return_inverse=True)
+    if y.dtype.kind == "O":
+        refuse_missing(y)
+    try:
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+    except TypeError as error:
+        raise _unordered(y) from error
     return classes, codes.astype(np.int64)
+
+
+def sorted_classes(labels: NDArray[Any]) -> NDArray[Any]:
+    """The classes among labels, or of a list of them."""
+    if labels.dtype.kind == "O":
+        refuse_missing(labels)
+    try:
+        return np.unique(labels)
+    except TypeError as error:
+        raise _unordered(labels) from error
+
+
+def _unordered(labels: NDArray[Any]) -> ValueError:
+    kinds = sorted({type(label).__name__ for label in labels.tolist()})
+    return ValueError(f"labels that cannot be ordered, of types {', '.join(kinds)}: use one type")
+
+
+def refuse_missing(y: Any) -> None:
+    """None, NaN and the like are no labels."""
+    for row, label in enumerate(y):
+        if label is None or type(label).__name__ in ("NAType", "NaTType") or label != label:
+            raise ValueError(f"missing label at row {row}: {label!r}")
 
 
 def encode_with(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:

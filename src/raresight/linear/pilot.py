@@ -26,16 +26,18 @@ _ROWS_PER_NUMBER = 50
 
 def even_part(sample: Sample) -> Sample | None:
     """A small part of the rows, by class; None where taking all of them is as well."""
-    n = sample.design.n_rows
+    n = _rows_that_count(sample)
     goal = _goal(sample, _EVEN_SHARE)
     if n < _LEAST_ROWS or _goal(sample, _PULLING_SHARE) > n // 4:
         return None
     labels = sample.labels.astype(np.int64, copy=False)
-    counts = np.bincount(labels, minlength=max(sample.n_scores, 2))
+    counted = None if sample.weights is None else sample.weights > 0
+    counts = np.bincount(labels if counted is None else labels[counted], minlength=max(sample.n_scores, 2))
     rng = np.random.default_rng(0)
     taken, weights = [], []
     for label, size in enumerate(_shares(counts, goal)):
-        rows = np.flatnonzero(sample.labels == label)
+        own = sample.labels == label
+        rows = np.flatnonzero(own if counted is None else own & counted)
         if size < len(rows):
             # One row out of each of `size` stretches of equal length.
             places = (np.arange(size) + rng.random(size)) * (len(rows) / size)
@@ -46,18 +48,25 @@ def even_part(sample: Sample) -> Sample | None:
 
 
 def pulling_part(sample: Sample, loss: Loss, theta: Floats) -> Sample:
-    """A part of the rows drawn by their pull at `theta`; every row has some chance."""
+    """A part of the rows drawn by their pull at `theta`; every row of some weight has some chance."""
     sizes = slope_sizes(sample, loss, theta)
-    mean = float(sizes.mean(dtype=np.float64))
+    n = _rows_that_count(sample)
+    mean = float(sizes.sum(dtype=np.float64)) / n
     chance = sizes + sizes.dtype.type(0.1 * mean)
-    chance *= sizes.dtype.type(_goal(sample, _PULLING_SHARE) / (1.1 * mean * len(sizes)))
+    chance *= sizes.dtype.type(_goal(sample, _PULLING_SHARE) / (1.1 * mean * n))
+    if sample.weights is not None:
+        chance[sample.weights == 0] = 0
     draws = np.random.default_rng(0).random(len(sizes), dtype=sizes.dtype)
     rows = np.flatnonzero(draws < chance)
     return _part(sample, rows, 1 / np.minimum(chance[rows].astype(np.float64), 1.0))
 
 
+def _rows_that_count(sample: Sample) -> int:
+    return sample.design.n_rows if sample.weights is None else int(np.count_nonzero(sample.weights))
+
+
 def _goal(sample: Sample, share: int) -> int:
-    return max(sample.design.n_rows // share, _ROWS_PER_NUMBER * sample.size)
+    return max(_rows_that_count(sample) // share, _ROWS_PER_NUMBER * sample.size)
 
 
 def _part(sample: Sample, rows: NDArray[np.intp], weight: Floats) -> Sample:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,14 @@ from .design import Floats, make_design
 from .labels import encode_labels, need_every_class
 from .risk import Sample
 
-__all__ = ["Reading", "check_penalty", "read_features", "read_training", "read_weights"]
+__all__ = [
+    "Reading",
+    "check_penalty",
+    "read_features",
+    "read_training",
+    "read_weights",
+    "unchanged_on_failure",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +33,18 @@ class Reading:
     sample: Sample
     classes: NDArray[Any]
     counts: Floats
+
+
+@contextmanager
+def unchanged_on_failure(model: Any) -> Iterator[None]:
+    """A fit that fails leaves the model as it was, though scikit-learn notes the columns first."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        vars(model).clear()
+        vars(model).update(before)
+        raise
 
 
 def read_training(owner: Any, X: Any, y: Any, sample_weight: Any, intercept: bool) -> Reading:

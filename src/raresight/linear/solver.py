@@ -79,6 +79,8 @@ def _first_fits(
     if minimum.ending != "converged":
         return settings, starts
     part = pulling_part(sample, middle.loss, minimum.theta)
+    if not (class_shares(part) > 0).all():  # a class whose few rows hardly pull may not be drawn at all
+        return settings, starts
     near = [
         carry_over(sample, middle.loss, minimum.theta, setting.loss, start)
         for setting, start in zip(settings, starts)
