@@ -139,8 +139,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Of the batches so far the model keeps the quadratic that their losses make at the coefficients of
         their time (d^2 numbers), and the means and deviations of the features. A batch is fitted exactly
-        together with that quadratic. While rows of a class are lacking or the fit still moves, up to a million
-        numbers of rows are kept and fitted exactly. `classes` must be given with the first batch unless it
+        together with that quadratic. While rows of a class are lacking or the fit still moves, rows of up to
+        a million numbers are kept and fitted exactly. `classes` must be given with the first batch unless it
         holds every class.
 
         Batches should be in random order, and the more positives each holds the nearer one pass ends to
