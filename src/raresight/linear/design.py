@@ -25,8 +25,10 @@ __all__ = ["Design", "Floats", "make_design", "refuse_far_columns", "row_blocks"
 
 Floats = NDArray[np.float64]
 
-_BLOCK_NUMBERS = 1 << 18  # of a block, so that it stays in a core's cache
-_MOST_ROWS = 1 << 13
+# Of a block: few enough to stay near a core, and enough that a thread computes far longer than it holds the
+# interpreter, which the other threads wait for.
+_BLOCK_NUMBERS = 1 << 20
+_MOST_ROWS = 1 << 15
 _TASKS = 16  # fixed, so that sums do not depend on the number of cores
 _FAR = 8.0  # deviations between a column's mean and zero
 _EXTREME = 1e6

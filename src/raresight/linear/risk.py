@@ -96,7 +96,8 @@ def evaluate(sample: Sample, requests: Sequence[Request]) -> list[Evaluation]:
         with NumpyOps.guard():
             for rows in part:
                 for (group, _), into in zip(groups, sums):
-                    group.add(rows, into)
+                    for piece in group.pieces(rows):
+                        group.add(piece, into)
         return sums
 
     numbers = design.X.nnz if design.is_sparse else design.n_rows * design.n_features
@@ -186,6 +187,13 @@ class _Group:
             bends = {pair: (np.zeros((size, size)), np.zeros(size), 0.0) for pair in pairs}
             result.append(_Sums(0.0, 0.0, np.zeros((scores, d)), np.zeros(scores), bends))
         return result
+
+    def pieces(self, rows: slice) -> list[slice]:
+        """The block as it is, or in halves where its numbers take twice the room."""
+        if not self.double:
+            return [rows]
+        middle = (rows.start + rows.stop) // 2
+        return [slice(rows.start, middle), slice(middle, rows.stop)]
 
     def add(self, rows: slice, into: list[_Sums]) -> None:
         """Add the sums of a block of rows."""
