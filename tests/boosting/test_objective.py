@@ -360,3 +360,20 @@ def test_catboost_derivatives_are_those_of_minus_the_loss():
     exact = LOGITS[:1].astype(np.float64)
     np.testing.assert_allclose(gradient, -2 * TBL().gradient(exact, CLASSES[:1])[0], rtol=1e-12)
     np.testing.assert_allclose(matrix, -2 * TBL().hessian_matrix(exact, CLASSES[:1])[0], rtol=1e-12)
+
+
+def test_each_dataset_keeps_its_own_labels():
+    """The labels of a dataset are read once, and rows given in between do not take their place."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 2)), np.arange(50) % 5 == 0
+    first, second = xgb.DMatrix(X, label=y), xgb.DMatrix(X, label=~y)
+    scores = rng.normal(size=50).astype(np.float32)
+    function, plain = objective("tbl", "xgboost"), TBL()
+    for _ in range(2):
+        for data, labels in ((first, y), (second, ~y), (first, y)):
+            assert function(scores, data)[0] == pytest.approx(plain.gradient(scores, labels), abs=1e-6)
+        function((np.arange(50) % 2).astype(float), scores)
+        assert function(scores, first)[0] == pytest.approx(plain.gradient(scores, y), abs=1e-6)
+    del first
+    again = xgb.DMatrix(X, label=~y)
+    assert function(scores, again)[0] == pytest.approx(plain.gradient(scores, ~y), abs=1e-6)

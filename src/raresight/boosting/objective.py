@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,8 @@ def objective(loss: Loss | str, library: str) -> Any:
     """The loss as the custom objective that the library's `train` and scikit-learn wrapper take.
 
     The object returned tells the two calls apart, `(scores, dataset)` and `(y_true, scores, weights)`, and
-    multiplies by the sample weights, which the libraries leave to a custom objective. Labels are 0 and 1, or
+    multiplies by the sample weights, which the libraries leave to a custom objective. A dataset's labels and
+    weights are read in its first round and must not be changed while it trains. Labels are 0 and 1, or
     0 to K - 1 for K class scores a row. Gradient and Hessian are
 
         g_i = w_i l'(y_i, z_i),     h_i = w_i max(l''(y_i, z_i), 1e-6 h*),
@@ -69,6 +71,7 @@ class Objective:
         self.library = library
         self.__name__ = str(loss)
         self._seen: tuple[Array, Array | None, Gradients] | None = None
+        self._known: tuple[weakref.ref[Any], Gradients] | None = None
 
     def __repr__(self) -> str:
         return f"objective({str(self.loss)!r}, {self.library!r})"
@@ -76,10 +79,19 @@ class Objective:
     def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> tuple[Array, Array]:
         """`(scores, dataset)` or `(y_true, scores, sample_weight)`: gradient and Hessian."""
         if hasattr(second, "get_label"):
-            scores, labels, weights = first, second.get_label(), second.get_weight()
-        else:
-            labels, scores, weights = first, second, sample_weight
-        scores = np.asarray(scores)
+            return self._on_dataset(np.asarray(first), second)
+        return self._on_rows(first, np.asarray(second), sample_weight)
+
+    def _on_dataset(self, scores: Array, dataset: Any) -> tuple[Array, Array]:
+        """On a DMatrix or a Dataset. Its labels are read in the first round only: reading them copies."""
+        if scores.ndim == 1 and self._known is not None and self._known[0]() is dataset:
+            return self._known[1](scores)
+        found = self._on_rows(dataset.get_label(), scores, dataset.get_weight())
+        if scores.ndim == 1 and self._seen is not None:
+            self._known = weakref.ref(dataset), self._seen[2]
+        return found
+
+    def _on_rows(self, labels: Any, scores: Array, weights: Any) -> tuple[Array, Array]:
         if scores.ndim == 2 and scores.shape[1] == 1:
             gradient, hessian = self._gradients(labels, weights, 1)(scores[:, 0])
             return gradient[:, None], hessian[:, None]
@@ -107,7 +119,7 @@ class Objective:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the labels last seen: LightGBM copies its parameters, and the objective with them."""
-        return self.__dict__ | {"_seen": None}
+        return self.__dict__ | {"_seen": None, "_known": None}
 
 
 def fixed_objective(gradients: Gradients, library: str) -> Callable[[Any, Any], tuple[Array, Array]]:
