@@ -44,8 +44,8 @@ at 0.1 %, log loss of fresh rows relative to the constant's, mean probability of
     shifted    l2 = 2, child weight 2                       63.0     16.6      0.84      0.98
     shifted    l2 = 1, child weight 3                       63.1     16.7      0.88      1.00
 
-The limits were chosen on these very tables, one seed each, so the figures flatter them; on the shifted table a
-child weight of 1 ranks better (66.1 against 63.0) and calibrates worse.
+The limits were chosen on these very tables, one seed each, so the figures flatter them; on the shifted table
+a child weight of 1 ranks better (66.1 against 63.0) and calibrates worse.
 
 A limit in rows lets trees memorise the positives: the mean probability of fresh rows falls to a tenth of
 the prior. XGBoost gives the same figures with the same limits (72.9 and 63.2 with the default ones). The
