@@ -23,7 +23,7 @@ import numpy as np
 
 from ..losses import Loss
 from ..losses._inputs import check_binary_labels, check_class_labels
-from ._float_ops import FloatOps
+from ..losses._ordinary_ops import OrdinaryOps
 from ._kernels import kernel_of
 from .start import start_of
 
@@ -59,7 +59,7 @@ class Gradients:
             shares = class_shares(self.labels, self.weights, max(n_classes, 2))
             self.floor = _floor(start_of(loss, shares).curvature)
         self._buffers: list[Array] = []
-        self._ops = FloatOps()
+        self._ops = OrdinaryOps()
         self._kernel = kernel_of(loss, BLOCK) if n_classes == 1 else None
         if self._kernel is not None:
             self._minus_directions = 1 - 2 * self.labels

@@ -19,12 +19,15 @@ from scipy import sparse
 
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
+from ..losses._ordinary_ops import OrdinaryOps
 from .design import Design, Floats
+from .kernels import SCRATCH, Kernel, kernel_of
 from .threads import in_threads, thread_count
 
 __all__ = ["Evaluation", "Request", "Sample", "evaluate", "slope_sizes"]
 
 _AT_ONCE = 32  # settings whose scores are held together
+_FEW = 4  # requests a thread takes at once where all rows are one block
 _SMALL = 1 << 18  # numbers below which threads cost more than they save
 
 
@@ -83,34 +86,46 @@ class Evaluation:
 def evaluate(sample: Sample, requests: Sequence[Request]) -> list[Evaluation]:
     """Answer all requests in one pass over the rows."""
     design = sample.design
-    single = [i for i, request in enumerate(requests) if not request.double and design.is_single]
-    double = [i for i in range(len(requests)) if i not in set(single)]
-    groups = [
-        (_Group(sample, [requests[i] for i in members], is_double), members)
-        for members, is_double in ((single, False), (double, True))
-        if members
-    ]
+    parts = design.tasks()
+    groups = _groups(sample, requests, _FEW if len(parts) == 1 else len(requests))
+    # Threads share the rows; rows of a single block are read by each, for some of the requests.
+    tasks = [(part, groups) for part in parts] if len(parts) > 1 else [(parts[0], [one]) for one in groups]
 
-    def work(part: list[slice]) -> list[list[_Sums]]:
-        sums = [group.zero() for group, _ in groups]
-        with NumpyOps.guard():
+    def work(task: tuple[list[slice], list[_Group]]) -> dict[int, _Sums]:
+        part, own = task
+        ops = OrdinaryOps()
+        sums = [group.zero() for group in own]
+        spaces = [group.space(part) for group in own]
+        with ops.guard():
             for rows in part:
-                for (group, _), into in zip(groups, sums):
+                for group, space, into in zip(own, spaces, sums):
                     for piece in group.pieces(rows):
-                        group.add(piece, into)
-        return sums
+                        group.add(ops, space, piece, into)
+        return {index: one for group, into in zip(own, sums) for index, one in zip(group.members, into)}
 
     numbers = design.X.nnz if design.is_sparse else design.n_rows * design.n_features
     threads = thread_count() if numbers * len(requests) >= _SMALL else 1
-    parts = in_threads(work, design.tasks(), threads)
+    done = in_threads(work, tasks, threads)
     results: dict[int, Evaluation] = {}
     # Far from the minimum a sum may overflow; the solver looks at what comes out and steps back.
     with NumpyOps.guard():
-        for number, (group, members) in enumerate(groups):
-            for place, index in enumerate(members):
-                total = _Sums.added([part[number][place] for part in parts])
+        for group in groups:
+            for index in group.members:
+                total = _Sums.added([sums[index] for sums in done if index in sums])
                 results[index] = _finish(sample, requests[index], total, group.double)
     return [results[i] for i in range(len(requests))]
+
+
+def _groups(sample: Sample, requests: Sequence[Request], most: int) -> list[_Group]:
+    """The requests by precision, at most so many in a group."""
+    is_double = [request.double or not sample.design.is_single for request in requests]
+    groups = []
+    for double in (False, True):
+        members = [i for i, own in enumerate(is_double) if own == double]
+        for begin in range(0, len(members), most):
+            some = members[begin : begin + most]
+            groups.append(_Group(sample, [requests[i] for i in some], double, some))
+    return groups
 
 
 def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
@@ -119,15 +134,16 @@ def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
     result = np.empty(sample.design.n_rows, dtype=group.kind)
 
     def work(part: list[slice]) -> None:
-        with NumpyOps.guard():
+        ops, space = OrdinaryOps(), group.space(part).scores
+        with ops.guard():
             for rows in part:
-                scores = group.scores(sample.design.block(rows, group.double), slice(0, 1))
+                scores = group.scores(sample.design.block(rows, group.double), slice(0, 1), space)
                 if sample.n_scores == 1:
                     labels = sample.labels[rows].astype(group.kind, copy=False)
-                    result[rows] = np.abs(loss._labelled(NumpyOps, scores[0], labels, 1)[1])
+                    result[rows] = np.abs(loss._labelled(ops, scores[0], labels, 1)[1])
                 else:
                     logits = np.ascontiguousarray(scores.T)
-                    slopes = loss._class_terms(NumpyOps, logits, sample.labels[rows], 1)[1]
+                    slopes = loss._class_terms(ops, logits, sample.labels[rows], 1)[1]
                     result[rows] = np.abs(slopes).sum(axis=1)
 
     in_threads(work, sample.design.tasks())
@@ -163,11 +179,21 @@ class _Sums:
         )
 
 
-class _Group:
-    """Requests of one precision on one sample."""
+@dataclass(frozen=True, eq=False)
+class _Space:
+    """Arrays that a thread uses again for every block: fresh memory costs more than what is done with it."""
 
-    def __init__(self, sample: Sample, requests: list[Request], double: bool) -> None:
-        self.sample, self.requests, self.double = sample, requests, double
+    scores: Any
+    scratch: Any
+
+
+class _Group:
+    """Requests of one precision on one sample; `members` are their places among all."""
+
+    def __init__(
+        self, sample: Sample, requests: list[Request], double: bool, members: Sequence[int] = (0,)
+    ) -> None:
+        self.sample, self.requests, self.double, self.members = sample, requests, double, members
         self.kind = np.dtype(np.float64 if double else np.float32)
         design, scores = sample.design, sample.n_scores
         centre, scale = design.fold()
@@ -176,6 +202,11 @@ class _Group:
         own = thetas[:, :, -1] if design.intercept else 0.0
         self.offsets = (own - coef @ centre).reshape(-1, 1).astype(self.kind)
         self.coef = coef.reshape(-1, design.n_features).astype(self.kind)
+        # The curvature has no kernel of its own.
+        self.kernels: list[Kernel | None] = [
+            kernel_of(request.loss, self.kind) if scores == 1 and request.order == 1 else None
+            for request in requests
+        ]
         self.far = bool(np.abs(thetas).max(initial=0.0) > 1e15)
 
     def zero(self) -> list[_Sums]:
@@ -195,7 +226,13 @@ class _Group:
         middle = (rows.start + rows.stop) // 2
         return [slice(rows.start, middle), slice(middle, rows.stop)]
 
-    def add(self, rows: slice, into: list[_Sums]) -> None:
+    def space(self, blocks: list[slice]) -> _Space:
+        """Arrays for one thread, large enough for every block."""
+        rows = max(block.stop - block.start for block in blocks)
+        at_once = min(len(self.requests), _AT_ONCE) * self.sample.n_scores
+        return _Space(np.empty((at_once, rows), self.kind), np.empty((SCRATCH, rows), self.kind))
+
+    def add(self, ops: OrdinaryOps, space: _Space, rows: slice, into: list[_Sums]) -> None:
         """Add the sums of a block of rows."""
         sample, k = self.sample, self.sample.n_scores
         block = sample.design.block(rows, self.double)
@@ -204,21 +241,24 @@ class _Group:
         # Not all of a long path at once: their scores would take more room than the rows.
         for begin in range(0, len(into), _AT_ONCE):
             some = slice(begin, begin + _AT_ONCE)
-            scores = self.scores(block, some)
-            slopes = np.empty_like(scores)
-            add(block, rows, weight, scores, slopes, self.requests[some], into[some])
+            slopes = self.scores(block, some, space.scores)
+            add(ops, block, rows, weight, slopes, space.scratch, some, into[some])
             products = (block.T @ slopes.T).T if sample.design.is_sparse else slopes @ block
             totals = slopes.sum(axis=1)
             for i, sums in enumerate(into[some]):
                 sums.product += products[i * k : (i + 1) * k]
                 sums.total += totals[i * k : (i + 1) * k]
 
-    def scores(self, block: Any, some: slice) -> Any:
-        """Scores of a block for some of the requests, one row a request and score."""
+    def scores(self, block: Any, some: slice, space: Any) -> Any:
+        """Scores of a block for some of the requests, one row a request and score, written into `space`."""
         k = self.sample.n_scores
         places = slice(some.start * k, some.stop * k)
         coef = self.coef[places]
-        scores = np.ascontiguousarray((block @ coef.T).T) if self.sample.design.is_sparse else coef @ block.T
+        scores = space[: len(coef), : block.shape[0]]
+        if self.sample.design.is_sparse:
+            scores[...] = (block @ coef.T).T
+        else:
+            np.matmul(coef, block.T, out=scores)
         scores += self.offsets[places]
         if self.far:
             # A score beyond the range of the type is a far point of a line search, not an error.
@@ -228,44 +268,55 @@ class _Group:
 
     def _add_binary(
         self,
+        ops: OrdinaryOps,
         block: Any,
         rows: slice,
         weight: Any,
         scores: Any,
-        slopes: Any,
-        requests: list[Request],
+        scratch: Any,
+        some: slice,
         into: list[_Sums],
     ) -> None:
+        """Add the sums of values and curvatures; the scores become slopes."""
         labels = self.sample.labels[rows].astype(self.kind, copy=False)
-        for i, (request, sums) in enumerate(zip(requests, into)):
-            terms = request.loss._labelled(NumpyOps, scores[i], labels, request.order)
-            slopes[i] = terms[1] if weight is None else terms[1] * weight
-            sums.value += _total(terms[0], weight)
-            sums.scale += float(np.abs(slopes[i]).sum())
-            if request.order == 2:
-                bend = np.broadcast_to(terms[2] if weight is None else terms[2] * weight, labels.shape)
-                _add_bend(sums, (0, 0), block, bend, request.features)
+        minus_direction = 1 - 2 * labels
+        for z, request, kernel, sums in zip(scores, self.requests[some], self.kernels[some], into):
+            if kernel is not None and kernel(z, minus_direction, scratch):
+                value = scratch[0, : len(z)]
+            else:
+                terms = request.loss._labelled(ops, z, labels, request.order)
+                value = terms[0]
+                z[...] = terms[1]
+                if request.order == 2:
+                    bend = np.broadcast_to(terms[2] if weight is None else terms[2] * weight, labels.shape)
+                    _add_bend(sums, (0, 0), block, bend, request.features)
+            if weight is not None:
+                z *= weight
+            sums.value += _total(value, weight)
+            sums.scale += float(np.abs(z, out=scratch[1, : len(z)]).sum())
 
     def _add_classes(
         self,
+        ops: OrdinaryOps,
         block: Any,
         rows: slice,
         weight: Any,
         scores: Any,
-        slopes: Any,
-        requests: list[Request],
+        scratch: Any,
+        some: slice,
         into: list[_Sums],
     ) -> None:
+        """The same for class logits."""
         labels, k = self.sample.labels[rows], self.sample.n_scores
-        for i, (request, sums) in enumerate(zip(requests, into)):
+        for i, (request, sums) in enumerate(zip(self.requests[some], into)):
             own = slice(i * k, (i + 1) * k)
             logits = np.ascontiguousarray(scores[own].T)
-            value, slope = request.loss._class_terms(NumpyOps, logits, labels, 1)
-            slopes[own] = slope.T if weight is None else slope.T * weight
+            value, slope = request.loss._class_terms(ops, logits, labels, 1)
+            scores[own] = slope.T if weight is None else slope.T * weight
             sums.value += _total(value, weight)
-            sums.scale += float(np.abs(slopes[own]).sum())
+            sums.scale += float(np.abs(scores[own]).sum())
             if request.order == 2:
-                bends = request.loss._class_hessian(NumpyOps, logits, labels)
+                bends = request.loss._class_hessian(ops, logits, labels)
                 for pair in sums.bends:
                     bend = bends[:, pair[0], pair[1]]
                     _add_bend(sums, pair, block, bend if weight is None else bend * weight, request.features)

@@ -1,18 +1,24 @@
-"""The operations losses are written in, made quick for blocks of float32 margins of ordinary size."""
+"""The operations losses are written in, made quick for blocks of margins of ordinary size."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ..losses._arrays import Array
-from ..losses._numpy_ops import NumpyOps
+from ._arrays import Array
+from ._numpy_ops import NumpyOps
 
-# e^80 and its reciprocal are float32 numbers with room to spare, so that no branch on the sign is needed.
-_ORDINARY = np.float32(80.0)
+# e^80 and its reciprocal are float32 numbers with room to spare, e^700 and its own are float64 numbers, so
+# that no branch on the sign is needed.
+_ORDINARY: dict[np.dtype[Any], Any] = {
+    np.dtype(np.float32): np.float32(80.0),
+    np.dtype(np.float64): np.float64(700.0),
+}
 
 
-class FloatOps(NumpyOps):
-    """`NumpyOps` without the comparisons that only margins beyond 80 need; those take `NumpyOps`' way.
+class OrdinaryOps(NumpyOps):
+    """`NumpyOps` without the comparisons that only extreme margins need; those take `NumpyOps`' way.
 
     One object belongs to one thread: it keeps the probabilities of the margins last seen, for which a
     loss asks again when it comes to its second derivative.
@@ -29,8 +35,8 @@ class FloatOps(NumpyOps):
             return NumpyOps.logistic(m)
         e = np.negative(m)
         np.exp(e, out=e)
-        p = e + np.float32(1)
-        np.divide(np.float32(1), p, out=p)
+        p = e + m.dtype.type(1)
+        np.divide(m.dtype.type(1), p, out=p)
         self._margins, self._probabilities = m, p
         q = e * p
         return np.log1p(e, out=e), q
@@ -42,8 +48,8 @@ class FloatOps(NumpyOps):
             return NumpyOps.sigmoid(t)
         e = np.negative(t)
         np.exp(e, out=e)
-        e += np.float32(1)
-        return np.divide(np.float32(1), e, out=e)
+        e += t.dtype.type(1)
+        return np.divide(t.dtype.type(1), e, out=e)
 
     # To look for what overflows is cheaper than to clip every number; NaN fails both comparisons.
 
@@ -59,4 +65,5 @@ class FloatOps(NumpyOps):
 
 def _are_ordinary(m: Array) -> bool:
     """Two reductions, which are cheaper than the absolute values of a block; false for NaN, too."""
-    return m.dtype == np.float32 and bool(m.max() < _ORDINARY) and bool(m.min() > -_ORDINARY)
+    limit = _ORDINARY.get(m.dtype)
+    return limit is not None and bool(m.max() < limit) and bool(m.min() > -limit)
