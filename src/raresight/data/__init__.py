@@ -1,5 +1,34 @@
-"""Data sets that the evidence is made on. None is shipped; a reader takes a path and checks what it finds."""
+"""Tables: read them, decide what their columns are, look at them, and split their rows.
+
+The bundled sample of real card payments is `load_sample`; the evidence of the paper is made on tables that
+users bring (`read_card_fraud`).
+"""
 
 from raresight.data.card_fraud import CardFraud, read_card_fraud
+from raresight.data.looks import ColumnLook, Profile, look
+from raresight.data.sample import load_sample, sample_path
+from raresight.data.schema import Column, Dropped, Schema, learn_schema
+from raresight.data.splits import Split, make_folds, split_rows
+from raresight.data.tables import Batches, TableWarning, fingerprint, open_batches, read_table
 
-__all__ = ["CardFraud", "read_card_fraud"]
+__all__ = [
+    "Batches",
+    "CardFraud",
+    "Column",
+    "ColumnLook",
+    "Dropped",
+    "Profile",
+    "Schema",
+    "Split",
+    "TableWarning",
+    "fingerprint",
+    "learn_schema",
+    "load_sample",
+    "look",
+    "make_folds",
+    "open_batches",
+    "read_card_fraud",
+    "read_table",
+    "sample_path",
+    "split_rows",
+]

@@ -1,0 +1,72 @@
+"""The way to Arrow: one place that says what to install."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def arrow() -> Any:
+    """The module `pyarrow`, or an error that names the extra."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError("reading tables needs pyarrow: pip install 'raresight[fit]'") from error
+    return pyarrow
+
+
+def compute() -> Any:
+    """The module `pyarrow.compute`."""
+    arrow()
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
+def whole(values: Any) -> Any:
+    """A column as one array, whatever its chunks."""
+    pa = arrow()
+    if isinstance(values, pa.ChunkedArray):
+        return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+    return values
+
+
+def mask_of(values: Any) -> NDArray[np.bool_]:
+    """Truth values as NumPy, false where missing."""
+    array = whole(values)
+    truths = _bits(array.buffers()[1], array)
+    return truths & _bits(array.buffers()[0], array) if array.null_count else truths
+
+
+def missing_of(values: Any) -> NDArray[np.bool_]:
+    """Where a column is missing."""
+    return mask_of(compute().is_null(whole(values)))
+
+
+def numbers_from(array: Any) -> NDArray[Any]:
+    """An array of whole or floating-point numbers as NumPy: not copied, or as floats with NaN where missing.
+
+    Arrow's own way loads pandas, which takes longer than all the rest of a small table.
+    """
+    dtype = np.dtype(array.type.to_pandas_dtype())
+    buffer = array.buffers()[1]
+    if len(array) == 0 or buffer is None:
+        return np.full(len(array), np.nan) if len(array) else np.empty(0, dtype)
+    numbers: NDArray[Any] = np.frombuffer(
+        buffer, dtype, count=len(array), offset=array.offset * dtype.itemsize
+    )
+    if array.null_count == 0:
+        return numbers
+    numbers = numbers.astype(dtype if dtype.kind == "f" else np.float64)
+    numbers[~_bits(array.buffers()[0], array)] = np.nan
+    return numbers
+
+
+def _bits(buffer: Any, array: Any) -> NDArray[np.bool_]:
+    if buffer is None:
+        return np.ones(len(array), dtype=bool)
+    start, stop = array.offset, array.offset + len(array)
+    packed = np.frombuffer(buffer, np.uint8, count=(stop + 7) // 8 - start // 8, offset=start // 8)
+    return np.unpackbits(packed, bitorder="little")[start % 8 : start % 8 + len(array)].astype(bool)

@@ -1,0 +1,46 @@
+"""What is known of one column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["numeric", "categorical", "date"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that the model sees.
+
+    Attributes:
+        name: As in the table.
+        kind: How its values enter the matrix.
+        categories: The levels of a categorical column; the code of a level is its position here.
+        missing_marks: Texts that stand for a missing value, such as "?".
+        note: A word for the reader, or empty.
+        parts: What the matrix holds of a date: some of "day", "hour", "weekday".
+        boolean: Whether a numeric column holds truth values, so that the text "true" means 1.
+        comma: Whether a numeric column was text with decimal commas, so that the text "1,5" means 1.5.
+    """
+
+    name: str
+    kind: Kind
+    categories: tuple[str, ...] = ()
+    missing_marks: tuple[str, ...] = ()
+    note: str = ""
+    parts: tuple[str, ...] = ()
+    boolean: bool = False
+    comma: bool = False
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of its columns in the matrix."""
+        return tuple(f"{self.name}: {part}" for part in self.parts) if self.kind == "date" else (self.name,)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A column that the model does not see, and why."""
+
+    name: str
+    reason: str

@@ -1,0 +1,395 @@
+"""The columns of a table as decided once in training, and the matrix they make of any later table."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raresight.data._arrow import arrow, compute, numbers_from
+from raresight.data.coding import (
+    codes_of,
+    date_parts,
+    is_moment,
+    is_number,
+    moments_of,
+    numbers_of,
+    plain,
+    typed_moments,
+    typed_numbers,
+)
+from raresight.data.column_kinds import decide_column
+from raresight.data.columns import Column, Dropped
+from raresight.data.targets import Target, labels_of, learn_target
+from raresight.data.text_values import is_text, moments_in_text, numbers_in_text, with_points
+
+__all__ = ["Column", "Dropped", "Schema", "learn_schema"]
+
+# Rows written to the matrix at a time: a block of a few columns stays in the cache.
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Which columns a model sees and how each becomes numbers.
+
+    Attributes:
+        columns: The columns used, in the order of the table.
+        dropped: The columns not used, with the reason.
+        target: The column to predict.
+        negative, positive: Its two values as text.
+        target_kind: What they are: "boolean", "number" or "text".
+        time, group: The columns that order or group the rows, if any.
+        wide: Whether a column needs more than float32.
+        target_note: How the positive value was chosen, if that was a guess.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> amounts, countries = [10.0, 250.0, None], ["DE", "FR", "DE"]
+        >>> table = pa.table({"amount": amounts, "country": countries, "fraud": [0, 1, 0]})
+        >>> schema = learn_schema(table, "fraud")
+        >>> schema.matrix(table)
+        array([[ 10.,   0.],
+               [250.,   1.],
+               [ nan,   0.]], dtype=float32)
+        >>> schema.labels(table)
+        array([0, 1, 0], dtype=int8)
+        >>> schema.matrix(pa.table({"country": ["IT"], "amount": ["7.5"]}))
+        array([[7.5, nan]], dtype=float32)
+    """
+
+    columns: tuple[Column, ...]
+    dropped: tuple[Dropped, ...]
+    target: str
+    negative: str
+    positive: str
+    target_kind: str
+    time: str | None = None
+    group: str | None = None
+    wide: bool = False
+    target_note: str = ""
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the matrix's columns; a date gives several."""
+        return tuple(name for column in self.columns for name in column.features)
+
+    @cached_property
+    def categorical(self) -> tuple[int, ...]:
+        """The positions in the matrix that hold category codes."""
+        kinds = [column.kind for column in self.columns for _ in column.features]
+        return tuple(position for position, kind in enumerate(kinds) if kind == "categorical")
+
+    @cached_property
+    def n_categories(self) -> tuple[int, ...]:
+        """How many codes each of the categorical positions has."""
+        return tuple(len(column.categories) for column in self.columns if column.kind == "categorical")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32, or float64 if a column has whole numbers beyond 2**24 or numbers beyond float32."""
+        return np.dtype(np.float64 if self.wide else np.float32)
+
+    def matrix(self, table: Any, *, first_row: int = 0) -> NDArray[Any]:
+        """The features as a C-ordered matrix, NaN where missing.
+
+        Args:
+            table: An Arrow table or record batch. It need not have the target; other columns are ignored.
+            first_row: The number of rows before it, for messages on a table read in batches.
+
+        Raises:
+            ValueError: If a column is missing, or holds a value that does not fit its kind.
+        """
+        self._refuse_missing_columns(table)
+        matrix = np.empty((table.num_rows, len(self.feature_names)), dtype=self.dtype)
+        start = 0
+        for batch in _batches(table, [column.name for column in self.columns]):
+            stop = start + batch.num_rows
+            _fill(matrix[start:stop], self._numbers(batch, first_row + start))
+            start = stop
+        return matrix
+
+    def _numbers(self, batch: Any, first_row: int) -> list[NDArray[Any]]:
+        """The columns of the matrix, one by one."""
+        numbers: list[NDArray[Any]] = []
+        for column in self.columns:
+            values = batch.column(column.name)
+            if column.kind == "numeric":
+                numbers.append(numbers_of(values, column, first_row))
+            elif column.kind == "categorical":
+                numbers.append(codes_of(values, column)[0])
+            else:
+                numbers.extend(date_parts(moments_of(values, column, first_row), column.parts))
+        return numbers
+
+    def unknown_counts(self, table: Any) -> dict[str, int]:
+        """For each categorical column how many rows hold a value that is none of its levels."""
+        self._refuse_missing_columns(table)
+        return {
+            column.name: codes_of(table.column(column.name), column)[1]
+            for column in self.columns
+            if column.kind == "categorical"
+        }
+
+    def unknown_share(self, table: Any) -> dict[str, float]:
+        """For each categorical column the share of rows with a value that is none of its levels."""
+        rows = max(table.num_rows, 1)
+        return {name: count / rows for name, count in self.unknown_counts(table).items()}
+
+    def labels(self, table: Any) -> NDArray[np.int8]:
+        """1 where the target has its positive value, 0 where it has the negative one.
+
+        Raises:
+            ValueError: If the target is not there, is missing in a row, or has a third value.
+        """
+        values = _column(table, self.target, "target column")
+        target = Target(self.negative, self.positive, cast(Any, self.target_kind))
+        return labels_of(values, self.target, target)
+
+    def times(self, table: Any) -> NDArray[Any] | None:
+        """What orders the rows (int64 or float64), or None if the schema has no time column."""
+        return None if self.time is None else _order_values(table, self.time)
+
+    def groups(self, table: Any) -> NDArray[np.intp] | None:
+        """A number for each row's group, or None if the schema has no group column."""
+        return None if self.group is None else _group_numbers(table, self.group)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values that JSON holds exactly; `from_dict` is the way back."""
+        values = asdict(self)
+        return {key: _listed(value) for key, value in values.items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Schema:
+        """The schema that `to_dict` wrote.
+
+        Raises:
+            ValueError: If something is missing or is no such schema.
+        """
+        try:
+            fields = dict(values)
+            columns = tuple(
+                Column(
+                    **{
+                        **column,
+                        "categories": tuple(column["categories"]),
+                        "missing_marks": tuple(column["missing_marks"]),
+                        "parts": tuple(column["parts"]),
+                    }
+                )
+                for column in fields.pop("columns")
+            )
+            dropped = tuple(Dropped(**column) for column in fields.pop("dropped"))
+            return cls(columns=columns, dropped=dropped, **fields)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"this is no schema of a table: {error}") from error
+
+    def _refuse_missing_columns(self, table: Any) -> None:
+        names = set(_names(table))
+        missing = [column.name for column in self.columns if column.name not in names]
+        if not missing:
+            return
+        shown = ", ".join(repr(name) for name in missing[:5]) + (", …" if len(missing) > 5 else "")
+        word = "column" if len(missing) == 1 else f"{len(missing)} columns"
+        raise ValueError(f"the table lacks the {word} {shown}, which the model was trained on")
+
+
+def learn_schema(
+    table: Any,
+    target: str,
+    *,
+    positive: Any = None,
+    time: str | None = None,
+    group: str | None = None,
+) -> Schema:
+    """Decide what each column of a table is.
+
+    Numbers, truth values and text that holds numbers are numeric; dates and ISO text give day, hour and
+    weekday; other text is categorical, of which the 255 most frequent levels are kept. Constants, columns
+    without values, identifiers and nested values are dropped with the reason. The group column is dropped;
+    so is the day of the time column, which only tells the past from the future.
+
+    Args:
+        table: An Arrow table, see `read_table`.
+        target: The column to predict; it must have two values.
+        positive: The positive one of them. None: 1, true or yes, else the rarer one (see `target_note`).
+        time: A column that orders the rows.
+        group: A column that groups the rows.
+
+    Raises:
+        ValueError: If the target, time or group column cannot serve, or no column is left to learn from.
+    """
+    if time is not None and group is not None:
+        raise ValueError("rows are split by time or by group: give one of the two columns, not both")
+    wanted = learn_target(_column(table, target, "target column"), target, positive)
+    for role, name in (("time column", time), ("group column", group)):
+        if name is not None and name == target:
+            raise ValueError(f"the {role} cannot be the target {target!r} itself")
+    if time is not None:
+        _order_values(table, time)
+    if group is not None:
+        _group_numbers(table, group)
+    columns: list[Column] = []
+    dropped: list[Dropped] = []
+    for name in _names(table):
+        if name == target:
+            continue
+        if name == group:
+            dropped.append(Dropped(name, "group column: it tells which rows belong together"))
+            continue
+        decided = decide_column(name, table.column(name))
+        if name == time:
+            decided = _without_day(decided)
+        if isinstance(decided, Column):
+            columns.append(decided)
+        else:
+            dropped.append(decided)
+    if not columns:
+        reasons = "; ".join(f"{column.name!r} is dropped ({column.reason})" for column in dropped[:3])
+        raise ValueError(
+            f"no column is left to learn from besides the target {target!r}"
+            + (f": {reasons}" if reasons else "")
+        )
+    wide = any(_needs_float64(table.column(column.name)) for column in columns if column.kind == "numeric")
+    return Schema(
+        columns=tuple(columns),
+        dropped=tuple(dropped),
+        target=target,
+        negative=wanted.negative,
+        positive=wanted.positive,
+        target_kind=wanted.kind,
+        time=time,
+        group=group,
+        wide=wide,
+        target_note=wanted.note,
+    )
+
+
+def _names(table: Any) -> list[str]:
+    return list(table.schema.names)
+
+
+def _column(table: Any, name: str, role: str) -> Any:
+    names = _names(table)
+    if name in names:
+        return table.column(name)
+    folded = {other.strip().lower(): other for other in names}
+    close = [folded[key] for key in difflib.get_close_matches(name.strip().lower(), folded, n=3, cutoff=0.6)]
+    if close:
+        advice = "did you mean " + " or ".join(repr(other) for other in close) + "?"
+    else:
+        shown = ", ".join(repr(other) for other in names[:8]) + (", …" if len(names) > 8 else "")
+        advice = f"its columns are {shown}"
+    raise ValueError(f"the table has no {role} {name!r}; {advice}")
+
+
+def _without_day(decided: Column | Dropped) -> Column | Dropped:
+    """The time column as a feature: a model must not learn what lies in the past for good."""
+    reason = "time column: it only tells the past from the future"
+    if isinstance(decided, Dropped):
+        return Dropped(decided.name, reason)
+    parts = tuple(part for part in decided.parts if part != "day")
+    if decided.kind != "date" or not parts:
+        return Dropped(decided.name, reason)
+    note = "time column: without the day, which only tells the past from the future"
+    return replace(decided, parts=parts, note="; ".join(filter(None, [decided.note, note])))
+
+
+def _order_values(table: Any, name: str) -> NDArray[Any]:
+    values = plain(_column(table, name, "time column"))
+    type_ = values.type
+    if is_moment(type_):
+        ordered = typed_moments(values)
+    elif is_number(type_):
+        ordered = values
+    elif is_text(type_):
+        ordered = numbers_in_text(values)
+        if ordered.null_count > values.null_count:
+            ordered = moments_in_text(values)
+        failed = compute().and_(ordered.is_null(), values.is_valid())
+        row = compute().index(failed, True).as_py()
+        if row >= 0 and values[row].as_py().strip():
+            raise ValueError(
+                f"the time column {name!r} holds {values[row].as_py()!r} in row {row + 1}, which is neither "
+                "a number nor an ISO date such as 2024-05-31 or 2024-05-31 12:00"
+            )
+    else:
+        raise ValueError(
+            f"the time column {name!r} is of the type {type_}; rows are ordered by dates or numbers"
+        )
+    numbers: NDArray[Any] = typed_numbers(ordered)
+    missing = int(np.isnan(numbers).sum()) if numbers.dtype.kind == "f" else 0
+    if missing:
+        raise ValueError(
+            f"the time column {name!r} is missing in {missing} of {len(numbers)} rows; "
+            "leave these rows out or split without it"
+        )
+    return numbers
+
+
+def _group_numbers(table: Any, name: str) -> NDArray[np.intp]:
+    values = plain(_column(table, name, "group column"))
+    if values.null_count:
+        raise ValueError(
+            f"the group column {name!r} is missing in {values.null_count} of {len(values)} rows; "
+            "fill it or leave these rows out"
+        )
+    try:
+        coded = values.dictionary_encode()
+    except arrow().ArrowNotImplementedError:
+        raise ValueError(
+            f"the group column {name!r} is of the type {values.type}; use text or numbers"
+        ) from None
+    return numbers_from(coded.indices).astype(np.intp)
+
+
+def _needs_float64(values: Any) -> bool:
+    array = plain(values)
+    numbers = typed_numbers(numbers_in_text(with_points(array)) if is_text(array.type) else array)
+    if numbers.dtype.kind == "f":
+        if numbers.dtype.itemsize <= 4:
+            return False
+        numbers = numbers[np.isfinite(numbers)]
+    largest = max(abs(float(numbers.max(initial=0))), abs(float(numbers.min(initial=0))))
+    if largest <= 2**24:
+        return False
+    if largest > float(np.finfo(np.float32).max):
+        return True
+    large = numbers[np.abs(numbers.astype(np.float64)) > 2**24].astype(np.float64)
+    return bool(((large == np.floor(large)) & (large.astype(np.float32) != large)).any())
+
+
+def _batches(table: Any, names: list[str]) -> list[Any]:
+    """A table as the batches it consists of, without copies; many small ones are joined."""
+    if isinstance(table, arrow().RecordBatch):
+        return [table]
+    chosen = table.select(names)
+    batches: list[Any] = chosen.to_batches()
+    return batches if len(batches) <= 1 + chosen.num_rows // _BLOCK else chosen.combine_chunks().to_batches()
+
+
+def _fill(matrix: NDArray[Any], columns: list[NDArray[Any]]) -> None:
+    """Write columns side by side into a C-ordered matrix, infinite values as missing.
+
+    Row block by row block: a whole column written into a wide row-major matrix touches a cache line a value.
+    """
+    with np.errstate(over="ignore"):  # beyond float32 is infinite, and so missing
+        for start in range(0, len(matrix), _BLOCK):
+            block = matrix[start : start + _BLOCK]
+            for position, column in enumerate(columns):
+                block[:, position] = column[start : start + _BLOCK]
+            block[np.isinf(block)] = np.nan
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists, as JSON has them."""
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return value

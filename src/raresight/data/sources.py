@@ -1,0 +1,167 @@
+"""Where a table lies: one file, a folder of parts, or the bundled sample; told by content, not by name."""
+
+from __future__ import annotations
+
+import difflib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+FileKind = Literal["csv", "parquet", "arrow file", "arrow stream"]
+Compression = Literal["", "gzip", "bz2", "zstd", "lz4", "xz", "zip"]
+
+_COMPRESSIONS: tuple[tuple[bytes, Compression], ...] = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bz2"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"PK\x03\x04", "zip"),
+)
+# What people have and we do not read, so that the message can say what it is.
+_OTHERS = (
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook"),
+    (b"SQLite format 3", "a SQLite database"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"Obj\x01", "an Avro file"),
+    (b"ORC", "an ORC file"),
+    (b"FEA1", "a file of the first Feather format"),
+    (b"PARE", "an encrypted Parquet file"),
+    (b"%PDF", "a PDF document"),
+    (b"\x89PNG", "an image"),
+    (b"\xff\xd8\xff", "an image"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"\x80\x04\x95", "a Python pickle"),
+    (b"\x80\x05\x95", "a Python pickle"),
+    (b"$FL2", "an SPSS file"),
+    (b"<?xml", "an XML document"),
+    (b"<!DOCTYPE", "an HTML page"),
+    (b"<html", "an HTML page"),
+)
+READABLE = "CSV, Parquet and Arrow files can be read"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a table."""
+
+    path: Path
+    kind: FileKind
+    compression: Compression = ""
+
+    @property
+    def size(self) -> int:
+        """Its bytes on disk."""
+        return self.path.stat().st_size
+
+
+def find_parts(source: str | Path) -> list[Part]:
+    """The files of a table, in the order of their rows.
+
+    Args:
+        source: A file; a folder, whose files are sorted by name, hidden ones and those that begin with "_"
+            left out; or the word "sample" for the bundled table, if there is no file of that name.
+
+    Raises:
+        FileNotFoundError: If there is no such path.
+        ValueError: If it holds no table that can be read.
+    """
+    if not str(source):
+        raise ValueError("the path of the table is empty; give a file or a folder")
+    path = Path(source).expanduser()
+    if str(source) == "sample" and not path.exists():
+        from raresight.data.sample import sample_path
+
+        path = sample_path()
+    if path.is_dir():
+        return _parts_of_folder(path)
+    if not path.exists():
+        raise FileNotFoundError(_missing(path, str(source)))
+    if not path.is_file():
+        raise ValueError(f"{path} is neither a file nor a folder; save the table to a file first")
+    return [_part(path)]
+
+
+def _missing(path: Path, source: str) -> str:
+    if "://" in source:
+        return f"{source} is an address, not a path; download the file first"
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no file {path}: its folder {folder} does not exist"
+    names = [other.name for other in folder.iterdir() if other.exists() and other.name[0] != "."]
+    close = difflib.get_close_matches(path.name, names, n=2, cutoff=0.6)
+    # The name without its ending, as in "data" for "data.csv".
+    close += [
+        name for name in sorted(names) if name not in close and path.name and Path(name).stem == path.name
+    ]
+    advice = "; did you mean " + " or ".join(str(folder / name) for name in close[:2]) + "?" if close else ""
+    return f"there is no file or folder {path}{advice}"
+
+
+def _parts_of_folder(folder: Path) -> list[Part]:
+    entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_")))
+    inner = [entry for entry in entries if entry.is_dir()]
+    if any("=" in entry.name for entry in inner):
+        raise ValueError(
+            f"{folder} is partitioned by folders such as {inner[0].name!r}, which is not supported; "
+            "write the table as one file or as files in one folder, with that column in them"
+        )
+    if inner:
+        raise ValueError(
+            f"{folder} has the folder {inner[0].name!r} in it; "
+            "give a folder that holds only the files of one table"
+        )
+    if not entries:
+        raise ValueError(f"the folder {folder} has no data files; {READABLE}")
+    parts = [_part(entry) for entry in entries]
+    for part in parts[1:]:
+        if part.kind != parts[0].kind:
+            raise ValueError(
+                f"the folder {folder} mixes kinds of files: {parts[0].path.name} is {_name(parts[0].kind)}, "
+                f"but {part.path.name} is {_name(part.kind)}; put one table into a folder"
+            )
+    return parts
+
+
+def _name(kind: FileKind) -> str:
+    return {"csv": "text", "parquet": "Parquet"}.get(kind, "Arrow")
+
+
+def _part(path: Path) -> Part:
+    with path.open("rb") as file:
+        start = file.read(64)
+    if not start:
+        raise ValueError(f"{path} is empty (0 bytes)")
+    if start.startswith(b"PAR1"):
+        return Part(path, "parquet")
+    if start.startswith(b"ARROW1"):
+        return Part(path, "arrow file")
+    if start.startswith(b"\xff\xff\xff\xff"):
+        return Part(path, "arrow stream")
+    for magic, name in _OTHERS:
+        if start.lower().startswith(magic.lower()):
+            raise ValueError(f"{path} is {name}; {READABLE}")
+    for magic, compression in _COMPRESSIONS:
+        if start.startswith(magic):
+            if compression == "zip":
+                zip_member(path)
+            return Part(path, "csv", compression)
+    return Part(path, "csv")
+
+
+def zip_member(path: Path) -> str:
+    """The name of the one file in a zip archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path} is a damaged zip archive: {error}") from error
+    if "[Content_Types].xml" in names:
+        raise ValueError(f"{path} is an Excel workbook or another office document; save the table as CSV")
+    names = [name for name in names if not name.startswith("__MACOSX/")]
+    if len(names) != 1:
+        raise ValueError(f"{path} is an archive of {len(names)} files; unpack it and give one of them")
+    return names[0]

@@ -1,0 +1,226 @@
+"""The column to predict: which two values it has, and which of them is the positive one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raresight.data._arrow import arrow, compute, mask_of, numbers_from, whole
+from raresight.data.coding import is_number, plain, texts_of, typed_numbers
+from raresight.data.text_values import is_text, numbers_in_text, truths
+
+TargetKind = Literal["boolean", "number", "text"]
+
+# Pairs whose positive value needs no question, in small letters.
+_PAIRS = (
+    ("no", "yes"),
+    ("n", "y"),
+    ("false", "true"),
+    ("f", "t"),
+    ("0", "1"),
+    ("-1", "1"),
+    ("negative", "positive"),
+    ("neg", "pos"),
+    ("genuine", "fraud"),
+    ("legit", "fraud"),
+    ("legitimate", "fraud"),
+    ("normal", "fraud"),
+    ("not fraud", "fraud"),
+    ("no fraud", "fraud"),
+    ("non-fraud", "fraud"),
+    ("ok", "fraud"),
+    ("good", "bad"),
+    ("normal", "anomaly"),
+    ("normal", "abnormal"),
+    ("normal", "attack"),
+    ("benign", "malignant"),
+    ("benign", "malicious"),
+    ("benign", "attack"),
+    ("healthy", "sick"),
+    ("ham", "spam"),
+    ("ok", "failure"),
+    ("pass", "fail"),
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The two values as text, their kind, and a word on how the positive one was chosen."""
+
+    negative: str
+    positive: str
+    kind: TargetKind
+    note: str = ""
+
+
+def learn_target(values: Any, name: str, positive: Any = None) -> Target:
+    """Find the two values of a target column.
+
+    Args:
+        values: An Arrow column.
+        name: Its name, for messages.
+        positive: The positive value; as text it is matched to the values ("1" matches 1, 1.0 and True). None:
+            1 of 0 and 1, true of false and true, the second of a known pair such as no/yes, or the rarer one.
+
+    Raises:
+        ValueError: If there are not exactly two values, some are missing, or `positive` is none of them.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> learn_target(pa.array(["no", "yes", "no"]), "fraud").positive
+        'yes'
+        >>> learn_target(pa.array([0.0, 1.0]), "fraud", "1")
+        Target(negative='0', positive='1', kind='number', note='')
+    """
+    array, kind = _readable(values, name)
+    _refuse_missing(array, name)
+    counts = {_text(item["values"]): item["counts"] for item in compute().value_counts(array).to_pylist()}
+    if len(counts) != 2:
+        raise ValueError(_not_two(counts, name, positive))
+    if positive is not None:
+        chosen, note = _matched(positive, list(counts), kind, name), ""
+    else:
+        chosen, note = _guessed(counts, kind)
+    other = next(value for value in counts if value != chosen)
+    return Target(negative=other, positive=chosen, kind=kind, note=note)
+
+
+def labels_of(values: Any, name: str, target: Target) -> NDArray[np.int8]:
+    """1 for the positive value, 0 for the negative one.
+
+    Raises:
+        ValueError: If a value is missing or neither of the two, naming it and its row.
+    """
+    pc = compute()
+    array, kind = _readable(values, name)
+    _refuse_missing(array, name)
+    if target.kind == "text":
+        texts = texts_of(array)
+        is_positive = mask_of(pc.equal(texts, target.positive))
+        is_negative = mask_of(pc.equal(texts, target.negative))
+    else:
+        numbers = _as_numbers(array, kind)
+        is_positive = numbers == _number(target.positive)
+        is_negative = numbers == _number(target.negative)
+    strange = ~(is_positive | is_negative)
+    if strange.any():
+        row = int(np.argmax(strange))
+        raise ValueError(
+            f"the target column {name!r} holds {_text(array[row].as_py())!r} in row {row + 1}, which is "
+            f"neither {target.negative!r} nor {target.positive!r}; correct it or leave the row out"
+        )
+    return is_positive.astype(np.int8)
+
+
+def _readable(values: Any, name: str) -> tuple[Any, TargetKind]:
+    pa = arrow()
+    array = plain(whole(values))
+    if is_text(array.type):
+        return array, "text"
+    if pa.types.is_boolean(array.type):
+        return array, "boolean"
+    if is_number(array.type) and not pa.types.is_duration(array.type):
+        return array, "number"
+    if pa.types.is_null(array.type):
+        raise ValueError(f"the target column {name!r} has no values; every row needs one")
+    raise ValueError(
+        f"the target column {name!r} is of the type {array.type}; a target is text, truth values or numbers"
+    )
+
+
+def _refuse_missing(array: Any, name: str) -> None:
+    pa, pc = arrow(), compute()
+    missing = array.null_count
+    if pa.types.is_floating(array.type):
+        missing = int(pc.sum(pc.is_null(array, nan_is_null=True)).as_py() or 0)
+    elif is_text(array.type):
+        missing += int(pc.sum(pc.equal(array, "")).as_py() or 0)
+    if missing:
+        raise ValueError(
+            f"the target column {name!r} is missing in {missing} of {len(array)} rows; "
+            "leave out the rows whose label is not known"
+        )
+
+
+def _as_numbers(array: Any, kind: TargetKind) -> NDArray[Any]:
+    if kind != "text":
+        return typed_numbers(array)
+    pa, pc = arrow(), compute()
+    return numbers_from(pc.coalesce(numbers_in_text(array), truths(array).cast(pa.float64())))
+
+
+def _text(value: Any) -> str:
+    """A target value as text: 1 for 1 and 1.0, True for a truth value, text as it is."""
+    if isinstance(value, bool | str):
+        return str(value)
+    number = float(value)
+    if math.isfinite(number) and number == math.floor(number) and abs(number) < 2**53:
+        return str(int(number))
+    return str(value) if isinstance(value, int) else repr(number)
+
+
+def _number(text: str) -> float:
+    """The number of a value of a target of truth values or numbers."""
+    return float(text == "True") if text in ("True", "False") else float(text)
+
+
+def _not_two(counts: dict[str, int], name: str, positive: Any) -> str:
+    if len(counts) == 0:
+        return f"the target column {name!r} has no rows"
+    if len(counts) == 1:
+        (value,) = counts
+        return (
+            f"the target column {name!r} holds only {value!r} in all rows; a model needs rows of both classes"
+        )
+    common = sorted(counts, key=lambda value: (-counts[value], value))
+    seen = ", ".join(repr(value) for value in common[:5]) + (", …" if len(common) > 5 else "")
+    advice = (
+        "choose a column of two values with --target"
+        if len(counts) > 20
+        else "make a column of two values of it, or choose another one with --target"
+    )
+    return f"the target column {name!r} must have two values, but has {len(counts)} ({seen}); {advice}"
+
+
+def _matched(positive: Any, values: list[str], kind: TargetKind, name: str) -> str:
+    given = positive.item() if isinstance(positive, np.generic) else positive
+    asked = _text(given) if isinstance(given, bool | int | float) else str(given)
+    if asked in values:
+        return asked
+    if kind == "text":
+        trimmed = [value for value in values if value.strip() == asked.strip()]
+    else:
+        wanted = _asked_number(asked)
+        trimmed = [value for value in values if wanted is not None and _number(value) == wanted]
+    if len(trimmed) == 1:
+        return trimmed[0]
+    raise ValueError(
+        f"the target column {name!r} never holds the positive value {asked!r}; "
+        f"its values are {values[0]!r} and {values[1]!r}"
+    )
+
+
+def _asked_number(text: str) -> float | None:
+    if text.lower() in ("true", "false"):
+        return float(text.lower() == "true")
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _guessed(counts: dict[str, int], kind: TargetKind) -> tuple[str, str]:
+    by_name = {value.strip().lower(): value for value in counts}
+    for negative, positive in _PAIRS:
+        if set(by_name) == {negative, positive}:
+            return by_name[positive], ""
+    first, second = sorted(counts, key=lambda value: (counts[value], value))
+    if counts[first] == counts[second]:
+        # Equally many: the later one in the alphabet, or the larger number.
+        first = max(counts, key=(lambda v: v) if kind == "text" else _number)
+        return first, f"{first!r} was taken as the positive value; both are equally frequent"
+    return first, f"{first!r} was taken as the positive value because it is the rarer one"

@@ -1,0 +1,213 @@
+"""What a column of text holds: whole numbers, numbers, truth values, moments, or just text.
+
+A text file has no types. They are decided here, by rules that do not depend on where the file was cut:
+the kind of a whole column is the `join` of the kinds of its pieces, in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from raresight.data._arrow import arrow, compute, whole
+
+TextKind = Literal["empty", "integer", "number", "boolean", "text"]
+
+# What programs write for "no value". In a column of numbers these are missing; in a column of text they stay,
+# because "NA" may be North America.
+NO_VALUE = (
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "<NA>",
+    "N/A",
+    "NA",
+    "NULL",
+    "NaN",
+    "NaT",
+    "None",
+    "n/a",
+    "nan",
+    "null",
+)
+TRUE = ("true", "True", "TRUE")
+FALSE = ("false", "False", "FALSE")
+
+_NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[iI]nf(inity)?|[nN]a[nN])$"
+_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
+_DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
+_ZONE = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
+
+
+def is_text(type_: Any) -> bool:
+    """Whether an Arrow type holds text."""
+    types = arrow().types
+    return bool(types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_))
+
+
+def kind_of_text(values: Any) -> TextKind:
+    """The kind of one array of text; missing values say nothing.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> [kind_of_text(pa.array(text)) for text in (["1", "NA"], ["1", "2.5"], ["True"], ["1", "x"], [""])]
+        ['integer', 'number', 'boolean', 'text', 'empty']
+    """
+    pa, pc = arrow(), compute()
+    values = whole(values).drop_null()
+    if len(values) == 0:
+        return "empty"
+    numbers = _cast(values, pa.float64())
+    if numbers is None:
+        values = _without(NO_VALUE, pc.utf8_trim_whitespace(values)).drop_null()
+        if len(values) == 0:
+            return "empty"
+        numbers = _cast(values, pa.float64())
+    if numbers is not None:
+        if _cast(values, pa.int64()) is not None:
+            return "integer"
+        # Nothing but "nan" is no number yet: the other pieces decide.
+        return "empty" if pc.all(pc.is_nan(numbers)).as_py() else "number"
+    known = pc.all(pc.is_in(values, value_set=pa.array([*TRUE, *FALSE], values.type))).as_py()
+    return "boolean" if known else "text"
+
+
+def join(left: TextKind, right: TextKind) -> TextKind:
+    """The kind of a column that has pieces of both kinds.
+
+    Example:
+        >>> join("integer", "number"), join("empty", "boolean"), join("boolean", "integer")
+        ('number', 'boolean', 'text')
+    """
+    if left == right or right == "empty":
+        return left
+    if left == "empty":
+        return right
+    return "number" if {left, right} == {"integer", "number"} else "text"
+
+
+def convert_text(values: Any, kind: TextKind) -> Any:
+    """An array of text as the type of its column's kind; what stands for no value becomes missing."""
+    pa, pc = arrow(), compute()
+    values = whole(values)
+    if kind == "text":
+        return values
+    if kind == "empty":
+        return pa.nulls(len(values), values.type)
+    if kind == "boolean":
+        return truths(values)
+    target = pa.int64() if kind == "integer" else pa.float64()
+    numbers = _cast(values, target)
+    if numbers is None:
+        numbers = _without(NO_VALUE, pc.utf8_trim_whitespace(values)).cast(target)
+    if kind == "number" and pc.any(pc.is_nan(numbers)).as_py():
+        numbers = pc.if_else(pc.is_nan(numbers), pa.scalar(None, target), numbers)
+    return numbers
+
+
+def truths(values: Any) -> Any:
+    """Text as truth values: the usual spellings of true and false, anything else missing."""
+    pa, pc = arrow(), compute()
+    text = pc.utf8_trim_whitespace(whole(values))
+    yes = pc.is_in(text, value_set=pa.array(TRUE, text.type))
+    known = pc.or_(yes, pc.is_in(text, value_set=pa.array(FALSE, text.type)))
+    return pc.if_else(known, yes, pa.scalar(None, pa.bool_()))
+
+
+def numbers_in_text(values: Any) -> Any:
+    """Text as float64: what is no number becomes missing.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> numbers_in_text(pa.array([" 1.5", "?", None, "-2e3"])).to_pylist()
+        [1.5, None, None, -2000.0]
+    """
+    pa, pc = arrow(), compute()
+    values = whole(values)
+    numbers = _cast(values, pa.float64())
+    if numbers is not None:
+        return numbers
+    text = pc.utf8_trim_whitespace(values)
+    return _only(pc.match_substring_regex(text, _NUMBER), text).cast(pa.float64())
+
+
+def with_points(values: Any) -> Any:
+    """Text in which the comma of a number such as "1,5" is a point."""
+    return compute().replace_substring_regex(whole(values), _COMMA, r"\1.\2")
+
+
+def has_decimal_commas(values: Any) -> bool:
+    """Whether some texts are numbers with a decimal comma for sure; 1,234 may be more than a thousand.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> has_decimal_commas(pa.array(["1,5", "1,234"])), has_decimal_commas(pa.array(["1,234", "2.5"]))
+        (True, False)
+    """
+    pc = compute()
+    values = pc.utf8_trim_whitespace(whole(values))
+    with_comma = pc.match_substring_regex(values, _COMMA)
+    thousands = pc.match_substring_regex(values, r"^[+-]?\d{1,3},\d{3}$")
+    point = pc.match_substring(values, ".")
+    return bool(pc.any(pc.and_not(with_comma, thousands)).as_py()) and not pc.any(point).as_py()
+
+
+def moments_in_text(values: Any) -> Any:
+    """ISO dates with or without time of day as microseconds since 1970 in UTC (int64); others missing.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> moments_in_text(pa.array(["1970-01-02", "1970-01-01T01:00:00+01:00", "soon"])).to_pylist()
+        [86400000000, 0, None]
+    """
+    pa, pc = arrow(), compute()
+    text = pc.utf8_trim_whitespace(whole(values))
+    text = _only(pc.match_substring_regex(text, _DATE), text)
+    if text.null_count == len(text):
+        return pa.nulls(len(text), pa.int64())
+    # Arrow reads no more digits than its unit has.
+    text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
+    zoned = pc.match_substring_regex(text, _ZONE)
+    local = _moments(_only(pc.invert(zoned), text), None)
+    if not pc.any(zoned).as_py():
+        return local
+    return pc.coalesce(local, _moments(_only(zoned, text), "UTC"))
+
+
+def _moments(text: Any, zone: str | None) -> Any:
+    pa = arrow()
+    type_ = pa.timestamp("us", zone)
+    moments = _cast(text, type_)
+    if moments is None:
+        # Some are no day of any calendar, such as 2020-13-01: only then one by one, each text once.
+        coded = text.dictionary_encode()
+        each = [_cast(coded.dictionary.slice(row, 1), type_) for row in range(len(coded.dictionary))]
+        known = pa.concat_arrays([pa.nulls(1, type_) if one is None else one for one in each])
+        moments = known.take(coded.indices)
+    return moments.cast(pa.int64())
+
+
+def _cast(values: Any, type_: Any) -> Any:
+    """The values as another type, or None if one cannot be."""
+    pa = arrow()
+    try:
+        # Arrow writes an error for each value that fails, which is slow: a few values first.
+        values.slice(0, 16).cast(type_)
+        return values.cast(type_)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _only(keep: Any, values: Any) -> Any:
+    return compute().if_else(keep, values, arrow().scalar(None, values.type))
+
+
+def _without(marks: tuple[str, ...], values: Any) -> Any:
+    pa, pc = arrow(), compute()
+    return _only(pc.invert(pc.is_in(values, value_set=pa.array(marks, values.type))), values)

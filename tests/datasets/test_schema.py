@@ -1,0 +1,482 @@
+"""What each column is, decided once, and the matrix that any later table makes."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import time
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raresight.data import Column, Schema, learn_schema, open_batches, read_table
+
+N = 200
+Y = [int(row % 10 == 0) for row in range(N)]
+
+
+def schema_of(values, name="x", rows=None):
+    """The schema of a table with the values as one of its columns."""
+    values = values if isinstance(values, pa.Array) else pa.array(values)
+    return learn_schema(
+        pa.table({name: values, "other": np.arange(len(values)) % 3 * 0.5, "y": Y[: len(values)]}), "y"
+    )
+
+
+def column_of(values, name="x"):
+    return next(column for column in schema_of(values, name).columns if column.name == name)
+
+
+def reason_of(values, name="x"):
+    return next(column.reason for column in schema_of(values, name).dropped if column.name == name)
+
+
+def matrix_of(schema, values, name="x"):
+    values = values if isinstance(values, pa.Array) else pa.array(values)
+    table = pa.table({name: values, "other": np.zeros(len(values))})
+    position = schema.feature_names.index(next(f for f in schema.feature_names if f.startswith(name)))
+    width = len(next(column for column in schema.columns if column.name == name).features)
+    matrix = schema.matrix(table)[:, position : position + width]
+    return matrix[:, 0] if width == 1 else matrix
+
+
+# Kinds
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(np.arange(N) % 7, pa.int8()),
+        pa.array(np.arange(N) % 7, pa.uint64()),
+        pa.array(np.arange(N) % 7, pa.float16()),
+        pa.array(np.arange(N) / 7, pa.float64()),
+        pa.array([decimal.Decimal(row % 7) / 4 for row in range(N)]),
+        pa.array([row % 2 == 0 for row in range(N)]),
+        pa.array([str(row % 7) for row in range(N)]),
+        pa.array([str(row % 7 / 4) for row in range(N)], pa.large_string()),
+        pa.array([["true", "false"][row % 2] for row in range(N)]),
+        pa.array([datetime.timedelta(seconds=row % 7) for row in range(N)]),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_numbers_truth_values_and_text_that_holds_them_are_numeric(values):
+    assert column_of(values).kind == "numeric"
+    assert np.isfinite(matrix_of(schema_of(values), values)).all()
+
+
+def test_values_of_the_numeric_types():
+    nothing = None
+    cases = [
+        (pa.array([1, nothing, 3], pa.int16()), [1, np.nan, 3]),
+        (pa.array([True, nothing, False]), [1, np.nan, 0]),
+        (pa.array([1.5, nothing, float("nan")]), [1.5, np.nan, np.nan]),
+        (pa.array([decimal.Decimal("1.25"), nothing, decimal.Decimal("-3.5")]), [1.25, np.nan, -3.5]),
+        (pa.array(["1.5", nothing, " 2 "]), [1.5, np.nan, 2]),
+        (pa.array(["true", nothing, "FALSE"]), [1, np.nan, 0]),
+        (pa.array([datetime.timedelta(seconds=1.5), nothing, datetime.timedelta(0)]), [1.5, np.nan, 0]),
+        (pa.array([1.5, nothing, -2], pa.float16()), [1.5, np.nan, -2]),
+    ]
+    for values, expected in cases:
+        np.testing.assert_array_equal(
+            matrix_of(schema_of(values), values), expected, err_msg=str(values.type)
+        )
+
+
+def test_marks_for_missing_values_in_numbers():
+    values = [str(row) for row in range(0, 3 * 90, 3)] + ["?"] * 5 + ["unknown"] * 3 + ["NA", ""]
+    column = column_of(values)
+    assert (column.kind, column.missing_marks) == ("numeric", ("?", "unknown"))
+    assert column.note == "'?' and 'unknown' are missing"
+    np.testing.assert_array_equal(matrix_of(schema_of(values), ["?", "4", "unknown", "NA", None]),
+                                  [np.nan, 4, np.nan, np.nan, np.nan])  # fmt: skip
+
+
+def test_decimal_commas():
+    values = ["1,5", "-2,25", ",5", "3", "1,234", "?"] * 8
+    schema = schema_of(values)
+    assert schema.columns[0].note == "text with decimal commas; '?' is missing"
+    np.testing.assert_allclose(matrix_of(schema, values[:6]), [1.5, -2.25, 0.5, 3, 1.234, np.nan], rtol=1e-7)
+    np.testing.assert_array_equal(matrix_of(schema, [2.5, 3.0]), [2.5, 3])
+    with pytest.raises(ValueError, match="column 'x' holds '1,5,5' in row 1"):
+        matrix_of(schema, ["1,5,5"])
+
+
+def test_commas_that_may_separate_thousands_are_not_guessed_at():
+    assert column_of(["1,234", "2,345", "17"] * 9).kind == "categorical"
+
+
+def test_too_many_marks_make_a_category():
+    assert column_of(["1", "2", "3", "4", "a", "b", "c", "d"] * 3).kind == "categorical"
+    assert column_of(["1", "2", "a", "a", "a"] * 4).kind == "categorical"
+
+
+def test_infinite_values_are_missing_and_noted():
+    values = [float(row % 9) for row in range(98)] + [float("inf"), float("-inf")]
+    schema = schema_of(values)
+    assert schema.columns[0].note == "infinite in 2 rows, taken as missing"
+    assert np.isnan(matrix_of(schema, values)[-2:]).all()
+    assert np.isnan(matrix_of(schema, ["inf", "-Infinity"])).all()
+
+
+def test_dates_give_day_hour_and_weekday():
+    start = datetime.datetime(2024, 5, 30, 18, 30)  # a Thursday
+    moments = [start + datetime.timedelta(hours=6 * row) for row in range(50)]
+    for values in (
+        pa.array(moments, pa.timestamp("s")),
+        pa.array(moments, pa.timestamp("ns")),
+        pa.array(moments, pa.timestamp("ms", "UTC")),
+        pa.array([moment.isoformat() for moment in moments]),
+        pa.array([moment.isoformat(" ", "minutes") for moment in moments]),
+        pa.array([moment.isoformat() + "Z" for moment in moments]),
+        pa.array([moment.isoformat() + ".123456789" for moment in moments]),
+        pa.array([(moment + datetime.timedelta(hours=2)).isoformat() + "+02:00" for moment in moments]),
+    ):
+        schema = schema_of(values)
+        assert schema.feature_names[:3] == ("x: day", "x: hour", "x: weekday")
+        expected = [(start.date() - datetime.date(1970, 1, 1)).days, 18.5, 3]
+        np.testing.assert_allclose(matrix_of(schema, values)[0], expected, atol=1e-4)
+
+
+def test_dates_without_time_of_day_and_times_without_day():
+    days = [datetime.date(2024, 5, 30) + datetime.timedelta(days=row) for row in range(50)]
+    for values in (pa.array(days), pa.array(days, pa.date64()), pa.array([str(day) for day in days])):
+        assert column_of(values).parts == ("day", "weekday")
+    times = pa.array([datetime.time(row % 24, 30) for row in range(50)])
+    assert column_of(times).features == ("x: hour",)
+    np.testing.assert_array_equal(matrix_of(schema_of(times), times)[:2], [0.5, 1.5])
+
+
+def test_dates_before_1970_and_missing_ones():
+    values = ["1969-12-31 23:00", "1970-01-01 00:00", None, "0000-00-00", "1969-12-31 12:00"] * 4
+    schema = schema_of(values)
+    assert schema.columns[0].missing_marks == ("0000-00-00",)
+    np.testing.assert_array_equal(matrix_of(schema, values)[0], [-1, 23, 2])
+    assert np.isnan(matrix_of(schema, values)[2:4]).all()
+
+
+def test_categories():
+    schema = schema_of(["b", "a", "c", None, ""] * 6)
+    assert schema.columns[0] == Column("x", "categorical", categories=("a", "b", "c"))
+    assert (schema.categorical, schema.n_categories) == ((0,), (3,))
+    np.testing.assert_array_equal(
+        matrix_of(schema, ["c", "new", None, "", "a"]), [2, np.nan, np.nan, np.nan, 0]
+    )
+
+
+def test_at_most_255_levels_that_occur_twice_are_kept():
+    levels = [f"level {number:03d}" for number in range(300)]
+    values = [level for number, level in enumerate(levels) for _ in range(2 if number < 290 else 1)]
+    values += levels[100:] * 2
+    column = learn_schema(pa.table({"x": values, "y": np.arange(len(values)) % 2}), "y").columns[0]
+    assert column.kind == "categorical"
+    assert len(column.categories) == 255
+    assert set(levels[100:290]) <= set(column.categories)
+    assert column.note == "255 of 300 levels kept, the rarer ones are missing"
+
+
+def test_a_few_levels_are_kept_even_if_each_occurs_once():
+    assert len(column_of(list("abcdefghijklmnopqrst")).categories) == 20
+
+
+def test_dictionaries_are_categories_whatever_they_hold():
+    values = pa.array([5, 7, None, 5] * 10).dictionary_encode()
+    schema = schema_of(values)
+    assert schema.columns[0].categories == ("5", "7")
+    np.testing.assert_array_equal(matrix_of(schema, [7, 5, 6]), [1, 0, np.nan])
+    np.testing.assert_array_equal(matrix_of(schema, [7.0, None, 5.5]), [1, np.nan, np.nan])
+    np.testing.assert_array_equal(matrix_of(schema, ["7", "5"]), [1, 0])
+
+
+# What is dropped
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "reason"),
+    [
+        ([3.5] * N, "x", "constant: always 3.5"),
+        ([True] * N, "x", "constant: always True"),
+        (["same"] * N, "x", "constant: always 'same'"),
+        ([datetime.date(2024, 1, 1)] * N, "x", "constant: always the same moment"),
+        (["2024-01-01"] * N, "x", "constant: always the same moment"),
+        ([None] * N, "x", "no values: missing in every row"),
+        (pa.array([None] * N, pa.float64()), "x", "no values: missing in every row"),
+        ([float("nan")] * N, "x", "no values: missing or infinite in every row"),
+        ([""] * N, "x", "no values: missing in every row"),
+        (["", None] * 100, "x", "no values: missing in every row"),
+        (list(range(N)), "x", "identifier: whole numbers, all different and in order"),
+        ([str(row) for row in range(N)], "x", "identifier: whole numbers, all different and in order"),
+        (
+            [row * 7919 % 10007 for row in range(N)],
+            "customer_id",
+            "identifier: whole numbers, all different, and",
+        ),
+        ([f"user {row}" for row in range(N)], "x", "identifier: 200 different texts in 200 rows"),
+        ([[1, 2]] * N, "x", "type list"),
+        ([{"a": 1}] * N, "x", "type struct"),
+        ([b"bytes"] * N, "x", "type binary"),
+    ],
+)
+def test_what_a_model_cannot_learn_from_is_dropped_with_the_reason(values, name, reason):
+    assert reason_of(values, name).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ([row * 7919 % 10007 for row in range(N)], "amount"),
+        ([float(row) for row in range(N)], "id"),
+        ([row // 2 for row in range(N)], "id"),
+        ([row * 7919 % 10007 for row in range(N)], "paid"),
+        ([3.5] * (N - 1) + [None], "x"),
+        (list(range(100)), "x"),
+    ],
+)
+def test_what_looks_like_an_identifier_but_is_none_is_kept(values, name):
+    assert column_of(values, name).kind == "numeric"
+
+
+def test_group_and_time_columns():
+    day = datetime.datetime(2024, 1, 1)
+    table = pa.table(
+        {
+            "who": [f"c{row % 9}" for row in range(N)],
+            "second": np.arange(N) // 2,
+            "when": [day + datetime.timedelta(hours=row) for row in range(N)],
+            "date": [(day + datetime.timedelta(days=row)).date() for row in range(N)],
+            "x": np.arange(N) * 0.5,
+            "y": Y,
+        }
+    )
+    by_group = learn_schema(table, "y", group="who")
+    assert [column.name for column in by_group.dropped] == ["who"]
+    np.testing.assert_array_equal(by_group.groups(table), np.arange(N) % 9)
+    assert by_group.times(table) is None
+    by_number = learn_schema(table, "y", time="second")
+    assert "time column" in by_number.dropped[0].reason
+    np.testing.assert_array_equal(by_number.times(table), np.arange(N) // 2)
+    by_moment = learn_schema(table, "y", time="when")
+    assert [name for name in by_moment.feature_names if "when" in name] == ["when: hour", "when: weekday"]
+    assert (np.diff(by_moment.times(table)) > 0).all()
+    by_date = learn_schema(table, "y", time="date")
+    assert [name for name in by_date.feature_names if "date" in name] == ["date: weekday"]
+    as_text = table.set_column(2, "when", table["when"].cast(pa.string()))
+    np.testing.assert_array_equal(
+        learn_schema(as_text, "y", time="when").times(as_text), by_moment.times(table)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (
+            ["soon"] * N,
+            r"the time column 't' holds 'soon' in row 1, which is neither a number nor an ISO date",
+        ),
+        ([None, 1.0] * 100, r"the time column 't' is missing in 100 of 200 rows"),
+        ([[1]] * N, r"the time column 't' is of the type list"),
+    ],
+)
+def test_time_columns_that_cannot_order(values, reason):
+    with pytest.raises(ValueError, match=reason):
+        learn_schema(pa.table({"t": values, "x": np.arange(N) * 0.5, "y": Y}), "y", time="t")
+
+
+def test_refusals_of_roles():
+    table = pa.table({"g": ["a", None] * 100, "x": np.arange(N) * 0.5, "y": Y})
+    with pytest.raises(ValueError, match="the group column 'g' is missing in 100 of 200 rows"):
+        learn_schema(table, "y", group="g")
+    with pytest.raises(ValueError, match="by time or by group"):
+        learn_schema(table, "y", group="g", time="x")
+    with pytest.raises(ValueError, match="cannot be the target"):
+        learn_schema(table, "y", group="y")
+    with pytest.raises(ValueError, match=r"no target column 'Y'; did you mean 'y'\?"):
+        learn_schema(table, "Y")
+    with pytest.raises(ValueError, match=r"no target column 'fraud'; its columns are 'g', 'x', 'y'"):
+        learn_schema(table, "fraud")
+    with pytest.raises(ValueError, match=r"no time column 'tt'"):
+        learn_schema(table, "y", time="tt")
+    with pytest.raises(ValueError, match=r"no column is left to learn from .*'c' is dropped \(constant"):
+        learn_schema(pa.table({"c": [1] * N, "y": Y}), "y")
+
+
+# The matrix
+
+
+def test_float64_only_where_it_is_needed():
+    assert schema_of([0.1 * row for row in range(50)]).dtype == np.float32
+    assert schema_of([2**24 + row % 2 for row in range(50)]).dtype == np.float64
+    assert schema_of([1.6e9 + row % 2 for row in range(50)]).dtype == np.float64
+    assert schema_of([1e300 + row % 2 for row in range(49)] + [1.0]).dtype == np.float64
+    assert schema_of([str(2**24 + row % 2) for row in range(50)]).dtype == np.float64
+    assert schema_of([1e10 * (row % 2) for row in range(50)]).dtype == np.float32
+
+
+def test_a_value_beyond_float32_is_missing():
+    schema = schema_of([0.5 * (row % 4) for row in range(50)])
+    assert np.isnan(matrix_of(schema, [1e300])).all()
+
+
+TRAINING = pa.table(
+    {
+        "n": [0.5 * (row % 7) for row in range(N)],
+        "c": [["a", "b", "c"][row % 3] for row in range(N)],
+        "d": [f"2024-01-{row % 28 + 1:02d}" for row in range(N)],
+        "b": [row % 4 == 0 for row in range(N)],
+        "y": Y,
+    }
+)
+SCHEMA = learn_schema(TRAINING, "y")
+
+
+def test_scoring_needs_no_target_ignores_extra_columns_and_their_order():
+    table = pa.table({"extra": [1], "b": [True], "d": ["2024-01-02"], "c": ["b"], "n": [1.0]})
+    np.testing.assert_array_equal(SCHEMA.matrix(table), [[1, 1, 19724, 1, 1]])
+
+
+def test_scoring_refuses_missing_columns():
+    with pytest.raises(ValueError, match=r"lacks the column 'c', which the model was trained on"):
+        SCHEMA.matrix(TRAINING.drop_columns("c"))
+    with pytest.raises(ValueError, match=r"lacks the 4 columns 'n', 'c', 'd', 'b', which"):
+        SCHEMA.matrix(pa.table({"z": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "reason"),
+    [
+        ("n", ["1", "2", "x"], r"column 'n' holds 'x' in row 1003, which is no number as in training"),
+        ("n", ["true", "2", "3"], r"column 'n' holds 'true' in row 1001"),
+        (
+            "d",
+            ["2024-01-01", "2024-13-01", ""],
+            r"column 'd' holds '2024-13-01' in row 1002, which is no ISO date",
+        ),
+        ("n", [[1], [2], [3]], r"column 'n' was numeric in training, but is now of the type list"),
+        ("d", [1, 2, 3], r"column 'd' held dates in training, but is now of the type int64"),
+        ("c", [[1], [2], [3]], r"values of the type list.* cannot be categories"),
+    ],
+)
+def test_scoring_refuses_what_cannot_be_converted(name, values, reason):
+    table = TRAINING.slice(0, 3)
+    table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    with pytest.raises(ValueError, match=reason):
+        SCHEMA.matrix(table, first_row=1000)
+
+
+def test_scoring_converts_other_types():
+    table = pa.table(
+        {
+            "n": ["1.5", "NA", ""],
+            "c": pa.array(["c", None, "a"]).dictionary_encode(),
+            "d": pa.array([datetime.datetime(2024, 1, 1, 5), None, None]),
+            "b": ["True", "0", "1.0"],
+        }
+    )
+    matrix = SCHEMA.matrix(table)
+    np.testing.assert_array_equal(matrix[:, 0], [1.5, np.nan, np.nan])
+    np.testing.assert_array_equal(matrix[:, 1], [2, np.nan, 0])
+    np.testing.assert_array_equal(matrix[:, 2], [19723, np.nan, np.nan])
+    np.testing.assert_array_equal(matrix[:, 4], [1, 0, 1])
+    nothing = pa.table({name: pa.nulls(2) for name in "ncdb"})
+    assert np.isnan(SCHEMA.matrix(nothing)).all()
+
+
+def test_unknown_values_are_counted():
+    table = TRAINING.slice(0, 4).set_column(1, "c", pa.array(["new", "a", None, "newer"]))
+    assert SCHEMA.unknown_counts(table) == {"c": 2}
+    assert SCHEMA.unknown_share(table) == {"c": 0.5}
+
+
+def test_no_rows():
+    assert SCHEMA.matrix(TRAINING.slice(0, 0)).shape == (0, 5)
+
+
+def test_csv_read_as_text_gives_the_same_matrix(tmp_path):
+    pyarrow.csv.write_csv(TRAINING, tmp_path / "t.csv")
+    whole = SCHEMA.matrix(read_table(tmp_path / "t.csv"))
+    np.testing.assert_array_equal(whole, SCHEMA.matrix(TRAINING))
+    batches = open_batches(tmp_path / "t.csv", strings=TRAINING.column_names, rows=33)
+    np.testing.assert_array_equal(np.concatenate([SCHEMA.matrix(batch) for batch in batches]), whole)
+
+
+def test_the_matrix_is_made_fast():
+    rng = np.random.default_rng(0)
+    table = pa.table({f"v{i}": rng.standard_normal(280_000, dtype=np.float32) for i in range(30)})
+    table = table.append_column("y", pa.array(np.arange(280_000) % 500 == 0))
+    schema = learn_schema(table, "y")
+    schema.matrix(table)
+    start = time.process_time()
+    matrix = schema.matrix(table)
+    # Far above what it takes, far below what any loop over rows would take.
+    assert time.process_time() - start < 1.0
+    np.testing.assert_array_equal(matrix[:, 29], table["v29"].to_numpy())
+    assert matrix.flags.c_contiguous
+
+
+# Properties
+
+texts = st.one_of(
+    st.none(), st.sampled_from(["", "?", "1", "2.5", "NA", "true", "x", "y", "2024-01-01", "é"])
+)
+numbers = st.one_of(st.none(), st.floats(), st.integers(-(2**40), 2**40).map(float))
+moments = st.one_of(st.none(), st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1)))
+
+
+@st.composite
+def tables(draw):
+    rows = draw(st.integers(2, 25))
+
+    def column(values, type_=None):
+        return pa.array(draw(st.lists(values, min_size=rows, max_size=rows)), type_)
+
+    return pa.table(
+        {
+            "text": column(texts, pa.string()),
+            "coded": column(texts, pa.string()).dictionary_encode(),
+            "number": column(numbers, pa.float64()),
+            "whole": column(st.one_of(st.none(), st.integers(-(2**62), 2**62)), pa.int64()),
+            "truth": column(st.one_of(st.none(), st.booleans()), pa.bool_()),
+            "moment": column(moments, pa.timestamp("us")),
+            "anchor": pa.array(np.arange(rows) * 0.5),
+            "y": pa.array(np.arange(rows) % 2),
+        }
+    )
+
+
+@given(table=tables())
+def test_a_schema_survives_json(table):
+    schema = learn_schema(table, "y")
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    assert again == schema
+    assert again.feature_names == schema.feature_names
+    np.testing.assert_array_equal(again.matrix(table), schema.matrix(table))
+
+
+@given(table=tables(), cuts=st.lists(st.integers(0, 25), max_size=4))
+def test_the_matrix_does_not_depend_on_chunks(table, cuts):
+    schema = learn_schema(table, "y")
+    whole = schema.matrix(table)
+    assert whole.shape == (table.num_rows, len(schema.feature_names))
+    assert whole.dtype == schema.dtype
+    assert not np.isinf(whole).any()
+    borders = [0, *sorted(min(cut, table.num_rows) for cut in cuts), table.num_rows]
+    pieces = [table.slice(start, stop - start) for start, stop in pairwise(borders)]
+    chunked = pa.concat_tables(pieces, promote_options="none")
+    assert learn_schema(chunked, "y") == schema
+    np.testing.assert_array_equal(schema.matrix(chunked), whole)
+    np.testing.assert_array_equal(np.concatenate([schema.matrix(piece) for piece in pieces]), whole)
+    batches = [schema.matrix(batch) for batch in open_batches(chunked, rows=3)]
+    np.testing.assert_array_equal(np.concatenate(batches), whole)
+
+
+@pytest.mark.parametrize(
+    "broken", [{}, {"columns": [{}], "dropped": []}, {"columns": [], "dropped": [], "z": 1}]
+)
+def test_what_is_no_schema_is_refused(broken):
+    with pytest.raises(ValueError, match="no schema of a table"):
+        Schema.from_dict(broken)

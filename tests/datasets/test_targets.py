@@ -1,0 +1,95 @@
+"""The target: two values, and which of them is the positive one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from raresight.data import learn_schema
+
+
+def table_of(values):
+    values = values if isinstance(values, pa.Array) else pa.array(values)
+    return pa.table({"x": np.arange(len(values)) * 0.5, "y": values})
+
+
+@pytest.mark.parametrize(
+    ("values", "asked", "positive", "labels", "guessed"),
+    [
+        ([0, 1, 0], None, "1", [0, 1, 0], False),
+        ([1.0, 0.0, 0.0], None, "1", [1, 0, 0], False),
+        ([True, False, False], None, "True", [1, 0, 0], False),
+        ([-1, 1, 1], None, "1", [0, 1, 1], False),
+        (["yes", "no", "yes"], None, "yes", [1, 0, 1], False),
+        (["N", "Y", "Y"], None, "Y", [0, 1, 1], False),
+        (["genuine", "Fraud", "Fraud"], None, "Fraud", [0, 1, 1], False),
+        (["FALSE", "TRUE", "TRUE"], None, "TRUE", [0, 1, 1], False),
+        (["0", "1", "1"], None, "1", [0, 1, 1], False),
+        (["a", "b", "a"], None, "b", [0, 1, 0], True),
+        ([3, 5, 5], None, "3", [1, 0, 0], True),
+        (["a", "b"], None, "b", [0, 1], True),
+        ([0, 1, 0], "0", "0", [1, 0, 1], False),
+        ([0, 1, 0], 0, "0", [1, 0, 1], False),
+        ([0, 1, 0], "1.0", "1", [0, 1, 0], False),
+        ([0.0, 1.0, 0.0], "1", "1", [0, 1, 0], False),
+        ([0.5, 1.5, 0.5], "0.5", "0.5", [1, 0, 1], False),
+        ([True, False], "1", "True", [1, 0], False),
+        ([True, False], "true", "True", [1, 0], False),
+        ([True, False], False, "False", [0, 1], False),
+        ([0, 1], True, "1", [0, 1], False),
+        (["a", "A"], "A", "A", [0, 1], False),
+        ([" >50K", " <=50K"], ">50K", " >50K", [1, 0], False),
+        (["bad", "good"], np.str_("good"), "good", [0, 1], False),
+        ([0, 1], np.int64(1), "1", [0, 1], False),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), "a", "a", [1, 0, 1], False),
+    ],
+)
+def test_the_positive_value(values, asked, positive, labels, guessed):
+    table = table_of(values)
+    schema = learn_schema(table, "y", positive=asked)
+    assert schema.positive == positive
+    np.testing.assert_array_equal(schema.labels(table), labels)
+    assert schema.labels(table).dtype == np.int8
+    assert bool(schema.target_note) == guessed
+
+
+@pytest.mark.parametrize(
+    ("values", "asked", "reason"),
+    [
+        ([1, 1, 1], None, r"holds only '1' in all rows; a model needs rows of both classes"),
+        (["a"] * 3, "a", r"holds only 'a'"),
+        (
+            [0, 1, 2, 2],
+            None,
+            r"must have two values, but has 3 \('2', '0', '1'\); make a column of two values",
+        ),
+        (list(range(30)), None, r"must have two values, but has 30 \('0', .*, …\); choose .* --target"),
+        ([0, None, 1, None], None, r"is missing in 2 of 4 rows; leave out the rows whose label is not known"),
+        ([0.0, float("nan"), 1.0], None, r"is missing in 1 of 3 row"),
+        (["a", "", "b"], None, r"is missing in 1 of 3 row"),
+        ([None, None], None, r"has no values"),
+        ([0, 1], "2", r"never holds the positive value '2'; its values are '0' and '1'"),
+        ([0, 1], "yes", r"never holds the positive value 'yes'"),
+        (["a", "b"], "B", r"never holds the positive value 'B'"),
+        ([[0], [1]], None, r"is of the type list"),
+    ],
+)
+def test_targets_that_cannot_be_predicted(values, asked, reason):
+    with pytest.raises(ValueError, match=reason):
+        learn_schema(table_of(values), "y", positive=asked)
+
+
+def test_labels_of_another_table():
+    schema = learn_schema(table_of([0, 1, 0]), "y")
+    for values in ([True, False], ["1", "0"], [1.0, 0.0], ["true", "False"]):
+        np.testing.assert_array_equal(schema.labels(table_of(values)), [1, 0])
+    np.testing.assert_array_equal(schema.labels(table_of([1, 1])), [1, 1])
+    with pytest.raises(ValueError, match=r"holds '2' in row 3, which is neither '0' nor '1'"):
+        schema.labels(table_of([0, 1, 2]))
+    with pytest.raises(ValueError, match=r"missing in 1 of 2"):
+        schema.labels(table_of([0, None]))
+    with pytest.raises(ValueError, match="no target column 'y'"):
+        schema.labels(pa.table({"x": [1]}))
+    words = learn_schema(table_of(["5", "x"]), "y", positive="5")
+    np.testing.assert_array_equal(words.labels(table_of([5, 5])), [1, 1])
