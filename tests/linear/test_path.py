@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from raresight.linear import LinearClassifier, NotConvergedWarning, fit_path
+from raresight.linear import LinearClassifier, NotConvergedWarning, fit_pairs, fit_path
 from raresight.losses import Focal
 
 TEXTS = [
@@ -74,3 +74,26 @@ def test_nothing_to_fit_is_refused():
         fit_path(X, y, [])
     with pytest.raises(ValueError, match="l2 must be at least 0"):
         fit_path(X, y, "tbl", [-1.0])
+
+
+def test_pairs_are_the_settings_of_a_path():
+    X, y = rare_data(3000)
+    path = fit_path(X, y, TEXTS[:2], [1e-5, 1e-3])
+    pairs = fit_pairs(X, y, [(TEXTS[1], 1e-3), (Focal(1.0), 1e-4), (TEXTS[0], 1e-5)])
+    assert [(str(fit.loss), fit.l2) for fit in pairs] == [
+        (TEXTS[1], 1e-3),
+        ("focal(gamma=1.0)", 1e-4),
+        (TEXTS[0], 1e-5),
+    ]
+    assert pairs[0].coef == pytest.approx(path[3].coef, rel=1e-6, abs=1e-8)
+    assert pairs[2].coef == pytest.approx(path[0].coef, rel=1e-6, abs=1e-8)
+    alone = LinearClassifier(Focal(1.0), l2=1e-4).fit(X, y)
+    assert pairs[1].coef == pytest.approx(alone.coef_, rel=1e-6, abs=1e-8)
+
+
+def test_no_pairs_are_refused():
+    X, y = rare_data(100)
+    with pytest.raises(ValueError, match="at least one pair"):
+        fit_pairs(X, y, [])
+    with pytest.raises(ValueError, match="l2 must be at least 0"):
+        fit_pairs(X, y, [("tbl", -1.0)])

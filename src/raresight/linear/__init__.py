@@ -4,7 +4,7 @@ from .cv import LinearClassifierCV
 from .errors import NotConvergedWarning
 from .estimator import LinearClassifier
 from .influence import Influence
-from .path import PathFit, fit_path
+from .path import PathFit, fit_pairs, fit_path
 
 __all__ = [
     "Influence",
@@ -12,5 +12,6 @@ __all__ = [
     "LinearClassifierCV",
     "NotConvergedWarning",
     "PathFit",
+    "fit_pairs",
     "fit_path",
 ]

@@ -15,7 +15,7 @@ from .estimator import LinearClassifier
 from .reading import check_penalty, read_training
 from .solver import minimise_all, warn_unless_converged
 
-__all__ = ["PathFit", "fit_path"]
+__all__ = ["PathFit", "fit_pairs", "fit_path"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +81,60 @@ def fit_path(
     tbl(alpha=0.8,C=0.5) 0.01 True
     """
     asked = [losses] if isinstance(losses, (Loss, str)) else list(losses)
-    penalties = [check_penalty(l2, "l2") for l2 in ([l2s] if np.isscalar(l2s) else l2s)]  # type: ignore[union-attr]
+    penalties: list[Any] = [l2s] if np.isscalar(l2s) else list(l2s)  # type: ignore[arg-type]
     if not asked or not penalties:
         raise ValueError("fit_path needs at least one loss and one l2")
+    return fit_pairs(
+        X,
+        y,
+        [(loss, l2) for loss in asked for l2 in penalties],
+        sample_weight=sample_weight,
+        l1=l1,
+        fit_intercept=fit_intercept,
+        class_weight=class_weight,
+        solver=solver,
+        max_iter=max_iter,
+        tol=tol,
+    )
+
+
+def fit_pairs(
+    X: Any,
+    y: Any,
+    pairs: Iterable[tuple[Loss | str, float]],
+    *,
+    sample_weight: ArrayLike | None = None,
+    l1: float = 0.0,
+    fit_intercept: bool = True,
+    class_weight: Any = None,
+    solver: str = "auto",
+    max_iter: int = 500,
+    tol: float = 1e-8,
+) -> list[PathFit]:
+    """Fit the given pairs of a loss and an l2 as `fit_path` does, which takes all combinations instead.
+
+    Args:
+        X, y, sample_weight: As for `LinearClassifier.fit`.
+        pairs: Losses or their texts, each with its ridge penalty. Like losses side by side are fitted
+            fastest.
+        l1, fit_intercept, class_weight, solver, max_iter, tol: As for `LinearClassifier`, for all pairs.
+
+    Returns:
+        One `PathFit` a pair, in the order of the pairs.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = rng.random(500) < 1 / (1 + np.exp(2 - X[:, 0]))
+    >>> for fit in fit_pairs(X, y, [("crossentropy", 1e-4), ("tbl", 1e-2)]):
+    ...     print(fit.loss, fit.l2, fit.converged)
+    crossentropy 0.0001 True
+    tbl(alpha=0.8,C=0.5) 0.01 True
+    """
     models = [
         LinearClassifier(
             loss,
-            l2=l2,
+            l2=check_penalty(l2, "l2"),
             l1=l1,
             fit_intercept=fit_intercept,
             class_weight=class_weight,
@@ -95,21 +142,22 @@ def fit_path(
             max_iter=max_iter,
             tol=tol,
         )
-        for loss in asked
-        for l2 in penalties
+        for loss, l2 in pairs
     ]
+    if not models:
+        raise ValueError("fit_pairs needs at least one pair of a loss and an l2")
     plan = models[0]._plan()
     reading = read_training(models[0], X, y, sample_weight, fit_intercept)
-    chosen: dict[int, Loss] = {}
-    pairs = []
-    for number, model in enumerate(models):
-        first = number - number % len(penalties)  # a loss is read once for all its penalties
-        if first not in chosen:
-            chosen[first] = model._loss_for(reading.classes, reading.counts)
-        pairs.append((chosen[first], float(model.l2)))
-    minima = minimise_all(reading.sample, pairs, plan)
+    chosen: dict[str | int, Loss] = {}  # a loss is read once for all its penalties
+    settings = []
+    for model in models:
+        key = model.loss if isinstance(model.loss, str) else id(model.loss)
+        if key not in chosen:
+            chosen[key] = model._loss_for(reading.classes, reading.counts)
+        settings.append((chosen[key], float(model.l2)))
+    minima = minimise_all(reading.sample, settings, plan)
     result = []
-    for model, (loss, l2), minimum in zip(models, pairs, minima):
+    for model, (loss, l2), minimum in zip(models, settings, minima):
         converged = warn_unless_converged(minimum, f"{loss}, l2={l2:g}", plan)
         model._set_fit(models[0], reading, loss, minimum, plan, converged)
         result.append(

@@ -1,0 +1,130 @@
+"""What a search chooses between: a family, a loss and the family's main parameters."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["DEFAULTS", "FAMILIES", "Candidate", "installed_families"]
+
+Number = float | int
+
+FAMILIES = ("linear", "lightgbm", "xgboost")
+
+# Every parameter of a family with its default; whole numbers are those whose default is one.
+DEFAULTS: dict[str, dict[str, Number]] = {
+    "linear": {"l2": 1e-4},
+    "lightgbm": {
+        "learning_rate": 0.1,
+        "n_estimators": 100,
+        "num_leaves": 31,
+        "feature_fraction": 1.0,
+        "leaf_weight": 1.0,
+    },
+    "xgboost": {
+        "learning_rate": 0.1,
+        "n_estimators": 100,
+        "max_depth": 6,
+        "colsample_bytree": 1.0,
+        "leaf_weight": 1.0,
+    },
+}
+
+_TITLES = {"linear": "linear", "lightgbm": "LightGBM", "xgboost": "XGBoost"}
+
+
+def installed_families() -> tuple[str, ...]:
+    """The families whose library is installed; `linear` needs none."""
+    return tuple(name for name in FAMILIES if name == "linear" or importlib.util.find_spec(name) is not None)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A family, a loss as text, and the parameters that differ from the family's defaults.
+
+    Args:
+        family: `"linear"`, `"lightgbm"` or `"xgboost"`.
+        loss: Text that `raresight.losses.parse` reads, such as `"tbl(alpha=0.8,C=0.5)"`.
+        parameters: Pairs of name and number; they are kept sorted by name. Linear models have `l2`. Boosted
+            ones have `learning_rate`, `n_estimators`, the size of a tree (`num_leaves` for LightGBM,
+            `max_depth` for XGBoost), the share of columns a tree may use (`feature_fraction`,
+            `colsample_bytree`), and `leaf_weight`, a factor on the least Hessian of a leaf and on its l2,
+            whose defaults follow the loss (`raresight.boosting.defaults`), so that it means the same for
+            every loss.
+
+    >>> candidate = Candidate("lightgbm", "tbl(alpha=0.8,C=0.5)", (("num_leaves", 15), ("leaf_weight", 2.0)))
+    >>> candidate.text
+    'lightgbm, tbl(alpha=0.8,C=0.5), leaf_weight=2.0, num_leaves=15'
+    >>> candidate.settings()["n_estimators"]
+    100
+    """
+
+    family: str
+    loss: str
+    parameters: tuple[tuple[str, Number], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise ValueError(f"unknown family {self.family!r}; known are {', '.join(FAMILIES)}")
+        if not isinstance(self.loss, str):
+            raise TypeError(f"a candidate's loss is a text such as 'tbl(alpha=0.8,C=0.5)', got {self.loss!r}")
+        defaults = DEFAULTS[self.family]
+        pairs = sorted((str(name), value) for name, value in self.parameters)
+        for (name, _), (following, _) in itertools.pairwise(pairs):
+            if name == following:
+                raise ValueError(f"the parameter {name} is given twice")
+        read = tuple((name, _read_number(self.family, defaults, name, value)) for name, value in pairs)
+        object.__setattr__(self, "parameters", read)
+
+    @property
+    def text(self) -> str:
+        """One line that tells candidates apart."""
+        return ", ".join([self.family, self.loss, *(f"{name}={value!r}" for name, value in self.parameters)])
+
+    def describe(self) -> str:
+        """The same for people: `LightGBM, tbl(alpha=0.8,C=0.5), num leaves 15`."""
+        shown = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in self.parameters)
+        return ", ".join([_TITLES[self.family], self.loss, *shown])
+
+    def settings(self) -> dict[str, Number]:
+        """Every parameter of the family, the defaults included."""
+        return {**DEFAULTS[self.family], **dict(self.parameters)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"family": self.family, "loss": self.loss, "parameters": dict(self.parameters)}
+
+    @classmethod
+    def from_dict(cls, described: Mapping[str, Any]) -> Candidate:
+        """Read what `to_dict` wrote."""
+        try:
+            family, loss, parameters = (described[key] for key in ("family", "loss", "parameters"))
+            pairs = tuple(parameters.items())
+        except (KeyError, TypeError, AttributeError):
+            raise ValueError(
+                f"a candidate is described by family, loss and parameters, got {described!r}"
+            ) from None
+        return cls(family, loss, pairs)
+
+
+def _read_number(family: str, defaults: Mapping[str, Number], name: str, value: Any) -> Number:
+    if name not in defaults:
+        raise ValueError(f"{family} has no parameter {name!r} here; it has {', '.join(defaults)}")
+    whole = isinstance(defaults[name], int)
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+    if not whole:
+        return number
+    if number != int(number):
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
+    return int(number)

@@ -1,0 +1,199 @@
+"""Scores for files of any size: batch by batch, in the order of the rows.
+
+Memory does not grow with the file: one batch is read, coded, scored and written before the next one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import expit
+
+from ..data.tables import open_batches
+from .folder import Model
+
+__all__ = ["SCORE_COLUMNS", "Scored", "ScoringProgress", "score_file"]
+
+SCORE_COLUMNS = ("log_odds", "probability", "alert")
+
+_ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
+_SUFFIXES = (".parquet", ".csv", *_ARROW_SUFFIXES)
+
+
+@dataclass(frozen=True)
+class ScoringProgress:
+    """Where scoring stands: rows done, and how much of the source has been read."""
+
+    rows: int
+    bytes_read: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What was written.
+
+    Attributes:
+        out: The file.
+        rows: Its rows, one a row of the source.
+        alerts: How many of them raise an alert.
+        unknown: For each categorical column in which they occurred, how many values were not among those
+            of training; they are scored as missing.
+    """
+
+    out: Path
+    rows: int
+    alerts: int
+    unknown: Mapping[str, int]
+
+
+def score_file(
+    model: Model,
+    source: Any,
+    out: str | Path,
+    *,
+    keep: Sequence[str] = (),
+    listener: Callable[[ScoringProgress], None] | None = None,
+    batch_rows: int = 65_536,
+) -> Scored:
+    """Score the rows of a table of any size and write log-odds, probability and alert of each.
+
+    Args:
+        model: A model, see `raresight.load`.
+        source: A path, a folder of parts or a table, as for `raresight.data.tables.open_batches`.
+        out: Where to write: Parquet, CSV or Arrow by its suffix (.parquet, .csv; .arrow, .feather or .ipc).
+            It appears whole or not at all, and replaces a file of that name.
+        keep: Columns of the source to write before the three, such as an identifier; from CSV they are
+            kept as the text that stands there.
+        listener: Called after every batch.
+        batch_rows: Rows at a time.
+
+    Returns:
+        The counts of rows, alerts and unknown categories.
+
+    A fitted model in three lines:
+
+        model = raresight.load("model")
+        scored = score_file(model, "transactions.parquet", "scores.parquet", keep=["id"])
+        scored.rows, scored.alerts
+    """
+    target = Path(out)
+    _check_target(target, source)
+    kept = list(dict.fromkeys(keep))
+    taken = [name for name in kept if name in SCORE_COLUMNS]
+    if taken:
+        raise ValueError(f"the column {taken[0]!r} cannot be kept: scores are written under that name")
+    used = [column.name for column in model.schema.columns]
+    columns = list(dict.fromkeys([*used, *kept]))
+    batches = open_batches(source, columns=columns, strings=columns, rows=batch_rows)
+    rows = alerts = 0
+    unknown: dict[str, int] = {}
+    with _unfinished(target) as path, _Writer(path, target.suffix.lower()) as writer:
+        for batch in batches:
+            scores, raised = _scored_batch(model, batch, kept, rows)
+            writer.write(scores)
+            for name, count in model.schema.unknown_counts(batch).items():
+                if count:
+                    unknown[name] = unknown.get(name, 0) + count
+            rows += batch.num_rows
+            alerts += raised
+            if listener is not None:
+                listener(ScoringProgress(rows, int(batches.bytes_read), int(batches.total_bytes)))
+        if not rows:
+            raise ValueError(f"{_named(source)} has no rows to score")
+    return Scored(target, rows, alerts, unknown)
+
+
+def _scored_batch(model: Model, batch: Any, kept: Sequence[str], first_row: int) -> tuple[Any, int]:
+    """The rows to write, and how many of them raise an alert."""
+    import pyarrow
+
+    log_odds = model.log_odds_of_rows(batch, first_row)
+    alert = log_odds >= model.threshold
+    arrays = [
+        *(batch.column(name) for name in kept),
+        pyarrow.array(log_odds, pyarrow.float64()),
+        pyarrow.array(expit(log_odds), pyarrow.float64()),
+        pyarrow.array(alert, pyarrow.bool_()),
+    ]
+    made = pyarrow.RecordBatch.from_arrays(arrays, names=[*kept, *SCORE_COLUMNS])
+    return made, int(np.count_nonzero(alert))
+
+
+class _NativeWriter(Protocol):
+    def write_batch(self, batch: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Writer:
+    """Writes batches in the format of a suffix; the first one gives the columns their types."""
+
+    def __init__(self, path: Path, suffix: str) -> None:
+        self._path, self._suffix = path, suffix
+        self._writer: _NativeWriter | None = None
+        self._schema: Any = None
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, batch: Any) -> None:
+        if self._writer is None:
+            self._schema = batch.schema
+            self._writer = _native_writer(self._path, self._suffix, batch.schema)
+        self._writer.write_batch(batch if batch.schema.equals(self._schema) else batch.cast(self._schema))
+
+
+def _native_writer(path: Path, suffix: str, schema: Any) -> Any:
+    if suffix == ".parquet":
+        from pyarrow import parquet
+
+        return parquet.ParquetWriter(path, schema)
+    if suffix == ".csv":
+        from pyarrow import csv
+
+        return csv.CSVWriter(path, schema)
+    from pyarrow import ipc
+
+    return ipc.new_file(path, schema)
+
+
+@contextmanager
+def _unfinished(target: Path) -> Iterator[Path]:
+    """A name beside the target that becomes it at the end; whatever goes wrong, nothing is left behind."""
+    path = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    try:
+        yield path
+        path.replace(target)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _check_target(target: Path, source: Any) -> None:
+    if target.suffix.lower() not in _SUFFIXES:
+        raise ValueError(
+            f"scores are written to a file that ends in {', '.join(_SUFFIXES)}, got {target.name!r}"
+        )
+    if target.is_dir():
+        raise ValueError(f"{target} is a folder: name a file for the scores")
+    if not target.parent.is_dir():
+        raise ValueError(f"the folder {target.parent} for the scores does not exist: make it first")
+    if not isinstance(source, (str, os.PathLike)):
+        return
+    origin = Path(source).resolve()
+    if target.resolve() == origin or (origin.is_dir() and origin in target.resolve().parents):
+        raise ValueError(f"{target} would overwrite or join the rows that are scored: choose another place")
+
+
+def _named(source: Any) -> str:
+    return str(source) if isinstance(source, (str, os.PathLike)) else "the table"
