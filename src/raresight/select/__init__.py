@@ -1,0 +1,27 @@
+"""Choose a family, a loss and parameters by cross-validation.
+
+The search is Optuna's, the parallelism joblib's; ours are the space, the objective and a folder that can be
+continued after any interruption.
+"""
+
+from .leaderboard import Row, baseline_of, leaderboard
+from .records import Found, Limits, Progress, Task, Trial
+from .search import search
+from .space import DEFAULT_LOSSES, Space, make_space, planned, suggest
+
+__all__ = [
+    "DEFAULT_LOSSES",
+    "Found",
+    "Limits",
+    "Progress",
+    "Row",
+    "Space",
+    "Task",
+    "Trial",
+    "baseline_of",
+    "leaderboard",
+    "make_space",
+    "planned",
+    "search",
+    "suggest",
+]

@@ -1,0 +1,326 @@
+"""The search: rounds of candidates, evaluated fold by fold, in a folder that survives any kill.
+
+Optuna chooses candidates and gives up hopeless ones, joblib runs the fits, the journal keeps every result as
+it comes. A round holds `ROUND` candidates whatever the number of jobs: its candidates are asked for together,
+from the rounds before, and judged against those only. So the outcome for a seed and a number of trials is the
+same on one core and on many, and after any number of interruptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .budget import Clock, Rates, affordable
+from .evaluation import Step
+from .identity import check_identity, identity
+from .interrupts import Interrupts
+from .journal import (
+    Journal,
+    candidate_of,
+    ended_trial,
+    fold_results,
+    held_folder,
+    need_optuna,
+    quiet_optuna,
+)
+from .records import Found, Limits, Progress, StoppedBy, Task, Trial, best_of
+from .sampling import ask_round, earlier_study, gives_up
+from .scores import join_parts, part_is_whole, part_path, remove_parts, score_folder
+from .space import Plan, Space, plans
+from .workers import Workers
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial
+
+__all__ = ["Found", "Limits", "Progress", "Task", "Trial", "search"]
+
+ROUND = 8
+
+Listener = Callable[[Progress], None]
+
+
+def search(
+    task: Task,
+    space: Space,
+    limits: Limits,
+    *,
+    folder: Path,
+    jobs: int = 1,
+    listener: Listener | None = None,
+) -> Found:
+    """Search for the candidate with the largest cross-validated partial AUC.
+
+    Called again with the same folder, it goes on where it was stopped or killed; `limits` may then be
+    larger. Ctrl-C ends it with what it has found, a second one kills it.
+
+    Args:
+        task: Data, folds and aim.
+        space: What to choose from (`make_space`).
+        limits: Trials or seconds. Cross entropy with defaults is evaluated whatever the seconds say.
+        folder: Where the search is kept: `journal.log`, `search.json`, `scores/`.
+        jobs: Processes; -1 for all cores.
+        listener: Called with a `Progress` after every result.
+
+    Returns:
+        The trials and the best of them.
+
+    >>> import numpy as np, tempfile
+    >>> from raresight.data.splits import make_folds
+    >>> from raresight.select import Limits, Task, make_space, search
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3))
+    >>> y = (rng.random(2000) < 0.03 * np.exp(X[:, 0])).astype(np.int8)
+    >>> task = Task(X, y, (), (), make_folds(y, 3, seed=0), None, max_fpr=0.1, fpr=0.05, seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = search(task, make_space("linear", "focal"), Limits(trials=2), folder=Path(folder))
+    >>> [trial.candidate.text for trial in found.trials]
+    ['linear, crossentropy', 'linear, focal(gamma=2.0)']
+    """
+    need_optuna()
+    folder = Path(folder)
+    with held_folder(folder), quiet_optuna(), Interrupts() as interrupts:
+        check_identity(folder, identity(task, space))
+        journal = Journal(folder)
+        _tidy(folder, journal)
+        with Workers(task, folder, jobs, interrupts) as workers:
+            run = _Run(task, space, limits, folder, journal, workers, listener)
+            try:
+                stopped_by = run.all_rounds(interrupts)
+            except KeyboardInterrupt:
+                stopped_by = "interrupted"
+        return run.found(stopped_by)
+
+
+def _tidy(folder: Path, journal: Journal) -> None:
+    """Remove what a killed process left half done."""
+    scores = score_folder(folder)
+    scores.mkdir(exist_ok=True)
+    for path in scores.glob("*.tmp"):
+        path.unlink(missing_ok=True)
+    for trial in journal.frozen():
+        if trial.state.is_finished():
+            remove_parts(folder, trial.number)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Trial numbers that are asked for together, and the folds that are evaluated together.
+
+    Planned candidates are never given up, so all their folds are one stage; others are judged after each.
+    """
+
+    start: int
+    stop: int
+    stages: tuple[tuple[int, ...], ...]
+
+
+def rounds(planned: Sequence[Plan], n_folds: int) -> Iterator[Round]:
+    """All rounds: cross entropy, the other losses, the map of TBL in one pass, then the search's."""
+    at_once = (tuple(range(n_folds)),)
+    baselines = sum(plan.candidate.loss == "crossentropy" for plan in planned)
+    defaults = sum(plan.origin == "default" for plan in planned)
+    ends = [baselines, *range(baselines + ROUND, defaults, ROUND), defaults, len(planned)]
+    start = 0
+    for stop in ends:
+        if stop > start:
+            yield Round(start, stop, at_once)
+            start = stop
+    while True:
+        yield Round(start, start + ROUND, tuple((fold,) for fold in range(n_folds)))
+        start += ROUND
+
+
+class _Run:
+    """A search under way."""
+
+    def __init__(
+        self,
+        task: Task,
+        space: Space,
+        limits: Limits,
+        folder: Path,
+        journal: Journal,
+        workers: Workers,
+        listener: Listener | None,
+    ) -> None:
+        self._task, self._space, self._limits, self._folder = task, space, limits, folder
+        self._journal, self._workers, self._listener = journal, workers, listener
+        self._plans = plans(space, task.class_counts)
+        self._clock = Clock(journal.seconds)
+        self._spent_before = journal.seconds
+        self._ended: dict[int, Trial] = {}
+        self._done_before = len(self._trials())
+        self._rates = Rates()
+        for trial in journal.frozen():
+            for result in fold_results(trial).values():
+                self._rates.note(candidate_of(trial), result.seconds)
+
+    def all_rounds(self, interrupts: Interrupts) -> StoppedBy:
+        """Evaluate round after round up to the limits."""
+        for turn in rounds(self._plans, len(self._task.folds)):
+            if self._limits.trials is not None and turn.start >= self._limits.trials:
+                return "trials"
+            if turn.start == len(self._plans) and best_of(self._trials()) is None:
+                return "trials"  # nothing works: found() says why
+            if not self._is_over(turn):
+                if turn.start and self._seconds_left() <= 0:
+                    return "budget"
+                if not self._evaluate(turn):
+                    return "budget"
+            with interrupts.raised_here():
+                pass
+        raise AssertionError("rounds never end")
+
+    def found(self, stopped_by: StoppedBy) -> Found:
+        """The outcome; KeyboardInterrupt or RuntimeError where there is none."""
+        self._journal.note_seconds(self._clock.seconds)
+        trials = self._trials()
+        best = best_of(trials)
+        if best is None and stopped_by == "interrupted":
+            raise KeyboardInterrupt
+        if best is None:
+            reasons = [trial.message for trial in trials if trial.message]
+            raise RuntimeError(f"no candidate could be evaluated; the first failed so: {reasons[0]}")
+        return Found(trials, best, stopped_by, self._clock.seconds, self._folder, len(self._task.y))
+
+    def _is_over(self, turn: Round) -> bool:
+        held = self._journal.frozen()
+        stop = self._within_limit(turn.stop)
+        return len(held) >= stop and all(trial.state.is_finished() for trial in held[turn.start : stop])
+
+    def _within_limit(self, number: int) -> int:
+        return number if self._limits.trials is None else min(number, self._limits.trials)
+
+    def _evaluate(self, turn: Round) -> bool:
+        """Ask for a round and evaluate it; False where the time did not suffice for all of it."""
+        journal, counts = self._journal, self._task.class_counts
+        earlier = earlier_study(journal, turn.start)
+        ask_round(journal, earlier, self._space, counts, self._plans, turn.start, turn.stop, self._task.seed)
+        in_time = True
+        for stage in turn.stages:
+            steps = self._steps(turn, stage)
+            chosen = self._in_time(steps, turn, len(self._task.folds) - stage[0], len(stage))
+            in_time &= len(chosen) == len(steps)
+            waiting = list(chosen)
+            self._tell(waiting)
+            for step, results in self._workers.run(chosen):
+                for number, candidate, result in zip(step.numbers, step.candidates, results):
+                    self._journal.record(number, step.fold, result)
+                    self._rates.note(candidate, result.seconds)
+                self._journal.note_seconds(self._clock.seconds)
+                waiting.remove(step)
+                self._settle(step.numbers, earlier, stage)
+                self._tell(waiting)
+            self._settle(range(turn.start, turn.stop), earlier, stage)
+        self._tell([])
+        return in_time
+
+    def _steps(self, turn: Round, stage: tuple[int, ...]) -> list[Step]:
+        """What a stage has still to do.
+
+        Linear candidates of a round are fitted together. Fits found together may differ in the last digits
+        from fits found alone, so they stay together, whichever of them have ended or are beyond the limit.
+        """
+        members = [
+            trial for trial in self._journal.frozen()[turn.start : turn.stop] if _reaches(trial, stage)
+        ]
+        within = self._within_limit(turn.stop)
+        linear = [trial for trial in members if candidate_of(trial).family == "linear"]
+        groups = [linear] if linear and linear[0].number < within else []
+        groups += [
+            [trial] for trial in members if candidate_of(trial).family != "linear" and trial.number < within
+        ]
+        return [
+            Step(fold, tuple(t.number for t in group), tuple(candidate_of(t) for t in group))
+            for group in groups
+            for fold in stage
+            if any(self._lacks(trial, fold) for trial in group)
+        ]
+
+    def _lacks(self, trial: FrozenTrial, fold: int) -> bool:
+        if trial.state.is_finished():
+            return False
+        result = fold_results(trial).get(fold)
+        if result is None or result.message:
+            return result is None
+        path = part_path(self._folder, trial.number, fold)
+        return not part_is_whole(path, len(self._task.folds[fold].test))
+
+    def _in_time(self, steps: list[Step], turn: Round, folds_left: int, folds_here: int) -> list[Step]:
+        """The steps of those candidates, in order, whose remaining folds fit into the time left."""
+        if self._limits.seconds is None or turn.start == 0:
+            return steps
+        costs: dict[int, float] = {}
+        for step in steps:
+            costs[step.numbers[0]] = costs.get(step.numbers[0], 0.0) + self._rates.cost(step.candidates)
+        later = (folds_left - folds_here) / folds_here
+        costs = {key: cost * (1 + later) for key, cost in costs.items()}
+        chosen = affordable(costs, self._workers.jobs, self._seconds_left())
+        return [step for step in steps if step.numbers[0] in chosen]
+
+    def _settle(self, numbers: Sequence[int], earlier: Study, stage: tuple[int, ...]) -> None:
+        """End those trials whose results say so."""
+        n_folds = len(self._task.folds)
+        for number in numbers:
+            trial = self._journal.frozen()[number]
+            results = fold_results(trial)
+            if trial.state.is_finished() or list(results) != list(range(stage[-1] + 1)):
+                continue  # not yet, or in a later stage
+            if any(result.message for result in results.values()):
+                self._journal.end(number)
+            elif len(results) == n_folds:
+                join_parts(self._folder, number, len(self._task.y), [fold.test for fold in self._task.folds])
+                self._journal.end(number)
+            elif gives_up(earlier, trial):
+                self._journal.end(number, pruned=True)
+            else:
+                continue
+            remove_parts(self._folder, number)
+
+    def _trials(self) -> tuple[Trial, ...]:
+        """The trials that have ended, within the limit."""
+        held = self._journal.frozen()
+        for trial in held[: self._within_limit(len(held))]:
+            if trial.state.is_finished() and trial.number not in self._ended:
+                self._ended[trial.number] = ended_trial(trial)
+        return tuple(self._ended[number] for number in sorted(self._ended))
+
+    def _seconds_left(self) -> float:
+        seconds = self._limits.seconds
+        return float("inf") if seconds is None else seconds - self._clock.seconds
+
+    def _tell(self, waiting: Sequence[Step]) -> None:
+        if self._listener is None:
+            return
+        trials, seconds = self._trials(), self._clock.seconds
+        running = dict.fromkeys(candidate for step in waiting for candidate in step.candidates)
+        left = self._seconds_left()
+        done_here = len(trials) - self._done_before
+        if self._limits.trials is not None and done_here:
+            pace = (seconds - self._spent_before) / done_here
+            left = min(left, pace * (self._limits.trials - len(trials)))
+        self._listener(
+            Progress(
+                trials=trials,
+                total=self._limits.trials,
+                best=best_of(trials),
+                running=tuple(running),
+                seconds=seconds,
+                seconds_left=None if left == float("inf") else max(0.0, left),
+            )
+        )
+
+
+def _reaches(trial: FrozenTrial, stage: tuple[int, ...]) -> bool:
+    """Whether a trial has got as far as a stage: no earlier fold failed, and it was not given up before."""
+    from optuna.trial import TrialState
+
+    results = fold_results(trial)
+    before = [fold for fold in range(stage[0]) if fold in results and not results[fold].message]
+    if len(before) < stage[0]:
+        return False
+    return not (trial.state == TrialState.PRUNED and len(results) == stage[0])
