@@ -1,0 +1,177 @@
+"""The curves and tables of a fit's page, measured on held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..losses import Loss, parse
+from ..metrics import interval, roc_points
+from ..metrics.calibration import calibration_bins
+from ..theory import EmpiricalExperiment, explained_fraction, local_index, statistical_information
+from .fit_parts import BandPoint, Bin, Curve, Distribution, InformationRow
+
+__all__ = ["band_of", "curve_of", "distribution_of", "information_of", "reliability_of"]
+
+
+def curve_of(y: Any, log_odds: Any, most_points: int = 20_000) -> Curve:
+    """The exact curve of alarms, thinned below the top where there are more scores than `most_points`.
+
+    Every distinct score is kept from the top until four fifths of the points are used. Of the rest are kept
+    the thresholds that catch a further positive, as long as they fit, and some evenly spaced on the
+    logarithm of the false alarms. Recall at a budget is then exact wherever all those of positives fit, and
+    a thinned part never promises more than a threshold of the model attains.
+
+    >>> curve = curve_of([0, 0, 1, 0, 1], [0.1, 0.4, 0.4, 0.2, 0.8])
+    >>> curve.thresholds.tolist()
+    [inf, 0.8, 0.4, 0.2, 0.1]
+    >>> curve.true_positives.tolist(), curve.false_positives.tolist()
+    ([0, 1, 2, 2, 2], [0, 0, 1, 2, 3])
+    """
+    if most_points < 10:
+        raise ValueError(f"most_points must be at least 10, but is {most_points}.")
+    labels = np.asarray(y)
+    positives = int(np.count_nonzero(labels))
+    negatives = len(labels) - positives
+    points = roc_points(labels, np.asarray(log_odds, dtype=np.float64))
+    true = np.rint(points.tpr * positives).astype(np.uint32)
+    false = np.rint(points.fpr * negatives).astype(np.uint32)
+    kept, exact = _thinned(true, false, most_points)
+    exact_to = 1.0 if len(kept) == len(true) else float(false[exact - 1] / negatives) if exact else 0.0
+    thresholds = points.thresholds[kept].astype(np.float64)
+    return Curve(thresholds, true[kept], false[kept], positives, negatives, exact_to)
+
+
+def _thinned(true: NDArray[np.uint32], false: NDArray[np.uint32], most: int) -> tuple[NDArray[np.intp], int]:
+    """Which points to keep, and how many from the top are complete."""
+    if len(true) <= most:
+        return np.arange(len(true)), len(true)
+    # The complete part ends before a score that a negative has, so that its end is a rate of false alarms.
+    ends = np.flatnonzero(false[1:] > false[:-1]) + 1
+    exact = (
+        int(ends[np.searchsorted(ends, most * 4 // 5, side="right") - 1]) if ends[0] <= most * 4 // 5 else 0
+    )
+    room = most - exact - 1
+    catches = exact + np.flatnonzero(true[exact:] > true[np.maximum(np.arange(exact, len(true)) - 1, 0)])
+    catches = _spread(catches, room * 3 // 4)
+    levels = np.geomspace(max(1, int(false[exact])), int(false[-1]), room - len(catches))
+    spaced = np.searchsorted(false, levels, side="right") - 1
+    last = [len(true) - 1]
+    kept = np.unique(np.concatenate([np.arange(max(exact, 1)), catches, spaced[spaced >= exact], last]))
+    return kept.astype(np.intp), exact
+
+
+def _spread(places: NDArray[Any], most: int) -> NDArray[Any]:
+    """At most so many of the places, evenly."""
+    if len(places) <= most:
+        return places
+    return places[np.linspace(0, len(places) - 1, most).astype(np.intp)]
+
+
+def band_of(
+    y: Any, log_odds: Any, *, points: int = 25, level: float = 0.95, draws: int = 2000, seed: int = 0
+) -> tuple[BandPoint, ...]:
+    """Recall with its interval at rates from one false alarm among the negatives up to all of them.
+
+    >>> random = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], [1000, 50])
+    >>> band = band_of(y, random.normal(size=1050) + 2 * y, points=4)
+    >>> [round(point.fpr, 4) for point in band]
+    [0.001, 0.01, 0.1, 1.0]
+    >>> all(point.low <= point.recall <= point.high for point in band)
+    True
+    """
+    labels = np.asarray(y)
+    scores = np.asarray(log_odds, dtype=np.float64)
+    negatives = int(np.count_nonzero(labels == 0))
+    found = []
+    for rate in np.geomspace(1 / negatives, 1.0, points):
+        fpr = min(float(rate), 1.0)
+        recall = interval("recall_at_fpr", labels, scores, fpr=fpr, level=level, draws=draws, seed=seed)
+        found.append(BandPoint(fpr, recall.estimate, recall.low, recall.high))
+    return tuple(found)
+
+
+def reliability_of(y: Any, probability: Any, *, bins: int = 12, level: float = 0.95) -> tuple[Bin, ...]:
+    """Bins with the same number of expected positives each, and exact binomial intervals.
+
+    Bins of equal rows would put all rare events into the last one. The interval is Clopper and Pearson's.
+
+    >>> bins = reliability_of([0] * 98 + [1] * 2, [0.01] * 90 + [0.2] * 10)
+    >>> [(round(b.predicted, 3), b.observed, b.count) for b in bins]
+    [(0.01, 0.0, 90), (0.2, 0.2, 10)]
+    """
+    from scipy.stats import beta
+
+    events = int(np.count_nonzero(np.asarray(y)))
+    wanted = max(1, min(bins, events // 5)) if events >= 10 else 2
+    table = calibration_bins(y, probability, bins=wanted, by="events")
+    tail = (1 - level) / 2
+    found = []
+    for rows, expected, observed in zip(table.rows, table.expected, table.observed):
+        missed = rows - observed
+        found.append(
+            Bin(
+                predicted=float(expected / rows),
+                observed=float(observed / rows),
+                low=float(beta.ppf(tail, observed, missed + 1)) if observed > 0 else 0.0,
+                high=float(beta.ppf(1 - tail, observed + 1, missed)) if missed > 0 else 1.0,
+                count=int(rows),
+            )
+        )
+    return tuple(found)
+
+
+def distribution_of(y: Any, log_odds: Any, *, bins: int = 80) -> Distribution:
+    """A histogram of the log-odds of each class over their common range; infinite ones go to the end bins.
+
+    >>> distribution_of([0, 0, 1, 1], [0.0, 1.0, 1.0, 2.0], bins=2)
+    Distribution(edges=(0.0, 1.0, 2.0), positives=(0, 2), negatives=(1, 1))
+    """
+    labels = np.asarray(y).astype(bool)
+    scores = np.asarray(log_odds, dtype=np.float64)
+    finite = scores[np.isfinite(scores)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (-1.0, 1.0)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, bins + 1)
+    inside = np.clip(scores, low, high)
+    positives, negatives = (np.histogram(inside[chosen], edges)[0] for chosen in (labels, ~labels))
+    return Distribution(tuple(edges.tolist()), tuple(positives.tolist()), tuple(negatives.tolist()))
+
+
+def information_of(
+    y: Any, log_odds: Any, losses: Sequence[Loss | str], prior: float
+) -> tuple[InformationRow, ...]:
+    """What each loss sees in held-out scores at a prior: decay index, explained fraction, information.
+
+    A loss without a unique minimiser has none of these and gets None.
+
+    >>> random = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], [1000, 50])
+    >>> rows = information_of(y, random.normal(size=1050) + 2 * y, ["crossentropy", "tbl"], 0.01)
+    >>> [row.loss for row in rows]
+    ['crossentropy', 'tbl(alpha=0.8,C=0.5)']
+    >>> rows[0].explained_fraction < rows[1].explained_fraction
+    True
+    """
+    experiment = EmpiricalExperiment(np.asarray(y), np.asarray(log_odds, dtype=np.float64))
+    rho = prior / (1 - prior)
+    rows = []
+    for given in losses:
+        loss = parse(given) if isinstance(given, str) else given
+        if not loss.has_unique_minimiser:
+            rows.append(InformationRow(str(loss), None, None, None))
+            continue
+        rows.append(
+            InformationRow(
+                str(loss),
+                float(local_index(loss, rho).beta),
+                float(explained_fraction(loss, experiment, prior)),
+                float(statistical_information(loss, experiment, prior)),
+            )
+        )
+    return tuple(rows)

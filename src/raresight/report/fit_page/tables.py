@@ -1,0 +1,42 @@
+"""Tables of the page, and the words that stand in for an empty one."""
+
+from __future__ import annotations
+
+from html import escape
+
+__all__ = ["empty", "heads", "left_out", "sortable_heads", "table"]
+
+# How many rows a table shows before its button is pressed; page.css hides the others.
+FIRST_ROWS = {"leaders": 12, "influential-table": 12, "column-table": 15}
+
+
+def heads(*columns: tuple[str, str]) -> str:
+    """Column headings; the class "n" is for numbers."""
+    return "".join(f'<th scope="col" class="{kind}">{label}</th>' for label, kind in columns)
+
+
+def sortable_heads(*columns: tuple[str, str]) -> str:
+    return heads(*((f'<button type="button">{label}</button>', kind) for label, kind in columns))
+
+
+def table(identity: str, label: str, head: str, body: str, rows: int, kind: str = "") -> str:
+    """A table in a box of its own that scrolls sideways; a long one has a button that shows all of it."""
+    more = ""
+    if rows > FIRST_ROWS.get(identity, rows):
+        more = (
+            f'<button type="button" class="more" data-more="{identity}" aria-expanded="false" hidden>'
+            f"Show all {rows}</button>"
+        )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
+        f'<table id="{identity}" class="{kind}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>{more}"
+    )
+
+
+def left_out(rows: int, what: str) -> str:
+    return f'<p class="note">{rows:,} further {what} are not shown here.</p>' if rows > 0 else ""
+
+
+def empty(why: str) -> str:
+    return f'<p class="empty">{escape(why)}</p>'

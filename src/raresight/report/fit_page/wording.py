@@ -1,0 +1,146 @@
+"""How the page writes numbers and names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+__all__ = [
+    "count",
+    "decimal",
+    "family_name",
+    "key",
+    "name",
+    "number",
+    "parameters",
+    "percent",
+    "points",
+    "seconds",
+    "short_percent",
+    "significant",
+    "span",
+    "threshold",
+]
+
+SPACE = "\u00a0"
+MINUS = "\u2212"
+LONGEST_NAME = 120
+
+_FAMILIES = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "linear": "Linear"}
+
+
+def name(text: Any, longest: int = LONGEST_NAME) -> str:
+    """Any text, safe in HTML and cut where it is very long.
+
+    >>> name("<b>")
+    '&lt;b&gt;'
+    """
+    shown = str(text)
+    if len(shown) > longest:
+        shown = shown[: longest - 1] + "\u2026"
+    return escape(shown)
+
+
+def family_name(family: str) -> str:
+    return _FAMILIES.get(family, name(family))
+
+
+def significant(value: float, digits: int) -> str:
+    """So many digits that mean something, without an exponent.
+
+    >>> significant(0.00123456, 3), significant(45.678, 3), significant(1234.5, 3)
+    ('0.00123', '45.7', '1234')
+    """
+    if value == 0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(abs(value)) + 1e-12)
+    return f"{value:.{min(12, max(0, places))}f}"
+
+
+def percent(share: float | None, digits: int = 3) -> str:
+    """A share in percent.
+
+    >>> percent(0.7834).replace(SPACE, " "), percent(None)
+    ('78.3 %', 'none')
+    """
+    if share is None or not math.isfinite(share):
+        return "none"
+    return f"{significant(share * 100, digits)}{SPACE}%"
+
+
+def short_percent(share: float) -> str:
+    """A round share without padding zeros.
+
+    >>> short_percent(0.001).replace(SPACE, " ")
+    '0.1 %'
+    """
+    text = f"{float(f'{share * 100:.6g}'):.10f}".rstrip("0").rstrip(".")
+    return f"{text}{SPACE}%"
+
+
+def count(value: float | None) -> str:
+    """A number of things, with thousands apart.
+
+    >>> count(1234567), count(12.345)
+    ('1,234,567', '12.3')
+    """
+    if value is None or not math.isfinite(value):
+        return "none"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else significant(value, 3)
+
+
+def decimal(value: float | None, places: int = 4) -> str:
+    if value is None or math.isnan(value):
+        return "none"
+    return f"{value:.{places}f}".replace("-", MINUS)
+
+
+def number(value: Any) -> str:
+    """A parameter's value, short.
+
+    >>> number(0.05), number(127)
+    ('0.05', '127')
+    """
+    return f"{value:.4g}" if isinstance(value, float) else name(value)
+
+
+def points(value: float) -> str:
+    """Hundredths with their sign.
+
+    >>> points(0.0123)
+    '+1.23'
+    """
+    text = f"{value * 100:+.2f}"
+    return "0.00" if float(text) == 0 else text.replace("-", MINUS)
+
+
+def seconds(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def span(interval: Any, write: Any = percent) -> str:
+    """The ends of an interval and its level in words."""
+    return f"{percent(interval.level, 2)} interval {write(interval.low)} to {write(interval.high)}"
+
+
+def key(value: Any) -> str:
+    """What a column is sorted by; empty where there is no number.
+
+    >>> key(0.25), key(None)
+    ('0.25', '')
+    """
+    return "" if value is None else repr(float(value))
+
+
+def threshold(value: float) -> str:
+    if value == math.inf:
+        return "above every score"
+    if value == -math.inf:
+        return "below every score"
+    return decimal(value)
+
+
+def parameters(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name(key)} {number(value)}" for key, value in values.items())

@@ -1,0 +1,236 @@
+"""What the page of a fit is made of: one small frozen dataclass a part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Answer",
+    "BandPoint",
+    "Bin",
+    "Curve",
+    "Distribution",
+    "InfluentialRow",
+    "InformationRow",
+    "IntervalLike",
+    "LeaderRow",
+    "MapPoint",
+    "Reliability",
+    "Reproduction",
+    "Role",
+    "RowsUsed",
+]
+
+Role = Literal["winner", "baseline", "twin", ""]
+
+
+class IntervalLike(Protocol):
+    """An estimate with its interval; `raresight.metrics.Interval` is one."""
+
+    @property
+    def estimate(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def level(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The chosen model and what it does on the held-out rows.
+
+    Attributes:
+        family: The family of the model, such as "lightgbm".
+        loss: The loss as text, such as "tbl(alpha=0.8,C=0.5)".
+        parameters: The family's parameters; empty for its defaults.
+        recall: Recall at the budget `fpr`, with its interval.
+        fpr: The false-positive rate allowed.
+        max_fpr: The largest rate that the partial AUC looks at.
+        alerts_per_100k: Expected alerts among 100,000 cases.
+        precision: Share of true ones among the alerts.
+        threshold: Where alarms begin, in log-odds.
+        threshold_probability: The same as a probability.
+        fpr_seen: The false-positive rate of the held-out rows at the threshold.
+        fpr_bound: Upper bound of the true rate there, with 95 % confidence.
+        safe: Threshold and recall that keep the budget with 95 % confidence, or None.
+        loss_sentence: One sentence on whether the loss mattered.
+        loss_mattered: Whether it did; None where that was not asked.
+        partial_auc: Partial AUC up to `max_fpr`, with its interval.
+        auc: AUC, with its interval.
+    """
+
+    family: str
+    loss: str
+    parameters: Mapping[str, float | int]
+    recall: IntervalLike
+    fpr: float
+    max_fpr: float
+    alerts_per_100k: float
+    precision: float
+    threshold: float
+    threshold_probability: float
+    fpr_seen: float
+    fpr_bound: float
+    safe: tuple[float, float] | None
+    loss_sentence: str
+    loss_mattered: bool | None
+    partial_auc: IntervalLike
+    auc: IntervalLike
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Alarms at each threshold, from the one above every score down; an alarm is a score >= threshold.
+
+    Attributes:
+        thresholds: Falling; the first is infinity, the others are scores of rows.
+        true_positives: Positives at or above each.
+        false_positives: Negatives at or above each.
+        positives: All positives.
+        negatives: All negatives.
+        exact_to_fpr: Below this rate every distinct score is present, so that the threshold of a budget is
+            the very one of `raresight.metrics.threshold_at_fpr`; 1 where nothing was left out.
+    """
+
+    thresholds: NDArray[np.float64]
+    true_positives: NDArray[np.uint32]
+    false_positives: NDArray[np.uint32]
+    positives: int
+    negatives: int
+    exact_to_fpr: float
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
+
+@dataclass(frozen=True)
+class BandPoint:
+    """Recall at a false-positive rate and its interval."""
+
+    fpr: float
+    recall: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Rows of similar probability: its mean, the share of positives among them and that share's interval."""
+
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Bins of the probability read off the raw score, and of the one that the loss's link gives."""
+
+    before: tuple[Bin, ...] = ()
+    after: tuple[Bin, ...] = ()
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How many rows of each class fall between neighbouring edges of the log-odds."""
+
+    edges: tuple[float, ...]
+    positives: tuple[int, ...]
+    negatives: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LeaderRow:
+    """A candidate in its place; `difference` is its partial AUC less cross entropy's: estimate, low, high."""
+
+    rank: int
+    family: str
+    loss: str
+    parameters: Mapping[str, float | int]
+    partial_auc: float | None
+    recall: float | None
+    seconds: float
+    state: str
+    difference: tuple[float, float, float] | None = None
+    role: Role = ""
+
+
+@dataclass(frozen=True)
+class MapPoint:
+    """Partial AUC of a family with the loss TBL(alpha, C)."""
+
+    family: str
+    alpha: float
+    C: float
+    partial_auc: float
+
+
+@dataclass(frozen=True)
+class InformationRow:
+    """What a loss sees in the held-out scores at the data's odds; None where the loss has no such number."""
+
+    loss: str
+    index: float | None
+    explained_fraction: float | None
+    information: float | None
+
+
+@dataclass(frozen=True)
+class InfluentialRow:
+    """A row of the source that pulls hard on the fit, with the probability that it was given unseen."""
+
+    row: int
+    label: int
+    probability: float
+    influence: float
+
+
+@dataclass(frozen=True)
+class RowsUsed:
+    """How the rows were divided; `split` says it in words."""
+
+    train_rows: int
+    test_rows: int
+    test_positives: int
+    split: str
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What it takes to get the same result again."""
+
+    command: str
+    seed: int
+    versions: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str = ""
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON knows it: arrays as lists, tuples as lists, a number that is none as None.
+
+    >>> plain({"a": (1, float("nan")), "b": np.float32(0.5)})
+    {'a': [1, None], 'b': 0.5}
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    if isinstance(value, np.ndarray):
+        return [plain(item) for item in value.tolist()]
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    names = getattr(value, "__dataclass_fields__", ("estimate", "low", "high", "level"))
+    return {name: plain(getattr(value, name)) for name in names}

@@ -1,0 +1,129 @@
+"""The curves and tables of the page against direct counts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from raresight.metrics import recall_at_fpr
+from raresight.report.fit_content import band_of, curve_of, distribution_of, information_of, reliability_of
+from report.fit_page_sample import scores
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return scores(20_000, 0.01, seed=2)
+
+
+@pytest.mark.parametrize("most", [10, 100, 1_000, 5_000, 100_000])
+def test_every_point_of_the_curve_counts_its_alarms(rows, most):
+    y, score = rows
+    curve = curve_of(y, score, most_points=most)
+    assert len(curve) <= max(most, 10)
+    assert curve.thresholds[0] == np.inf
+    assert np.all(np.diff(curve.thresholds) < 0)
+    ascending = {label: np.sort(score[y == label]) for label in (0, 1)}
+    for label, counts in ((0, curve.false_positives), (1, curve.true_positives)):
+        above = len(ascending[label]) - np.searchsorted(ascending[label], curve.thresholds, side="left")
+        np.testing.assert_array_equal(counts, above)
+    assert curve.true_positives[-1] == curve.positives == y.sum()
+    assert curve.false_positives[-1] == curve.negatives == len(y) - y.sum()
+
+
+@pytest.mark.parametrize("most", [100, 1_000, 5_000])
+def test_curve_is_complete_as_far_as_it_says(rows, most):
+    y, score = rows
+    curve = curve_of(y, score, most_points=most)
+    assert 0 < curve.exact_to_fpr < 1
+    complete = curve.false_positives / curve.negatives <= curve.exact_to_fpr
+    top = np.unique(score)[::-1][: np.count_nonzero(complete) - 1]
+    np.testing.assert_array_equal(curve.thresholds[complete][1:], top)
+
+
+def test_whole_curve_is_exact_everywhere(rows):
+    assert curve_of(*rows, most_points=50_000).exact_to_fpr == 1.0
+
+
+def test_positives_alone_at_the_top_leave_nothing_complete():
+    y = np.repeat([1, 0], [500, 500])
+    curve = curve_of(y, np.arange(1000.0)[::-1], most_points=100)
+    assert curve.exact_to_fpr == 0.0
+    assert len(curve) <= 100
+    assert curve.false_positives[np.argmax(curve.true_positives)] >= 0
+
+
+def test_curve_of_one_score():
+    curve = curve_of([0, 1, 0], [2.0, 2.0, 2.0])
+    assert curve.thresholds.tolist() == [np.inf, 2.0]
+    assert curve.false_positives.tolist() == [0, 2]
+
+
+def test_too_few_points_are_refused():
+    with pytest.raises(ValueError, match="most_points must be at least 10, but is 3"):
+        curve_of([0, 1], [0.0, 1.0], most_points=3)
+
+
+def test_band_holds_the_recall(rows):
+    band = band_of(*rows, points=9, draws=200)
+    assert [p.fpr for p in band] == sorted(p.fpr for p in band)
+    assert band[0].fpr == pytest.approx(1 / np.sum(rows[0] == 0))
+    assert band[-1].fpr == 1.0
+    for point in band:
+        assert point.recall == recall_at_fpr(*rows, fpr=point.fpr)
+        assert point.low <= point.recall <= point.high
+
+
+def test_reliability_counts_every_row_and_covers_the_truth():
+    random = np.random.default_rng(0)
+    p = 10 ** random.uniform(-4, -0.3, 50_000)
+    y = (random.random(50_000) < p).astype(int)
+    bins = reliability_of(y, p)
+    assert len(bins) == 12
+    assert sum(b.count for b in bins) == 50_000
+    assert sum(b.count * b.observed for b in bins) == pytest.approx(y.sum())
+    assert all(b.low <= b.observed <= b.high for b in bins)
+    assert sum(b.low <= b.predicted <= b.high for b in bins) >= 10
+
+
+def test_reliability_of_a_bin_without_positives_has_an_upper_end():
+    bins = reliability_of([0] * 98 + [1] * 2, [0.01] * 90 + [0.2] * 10)
+    assert bins[0].low == bins[0].observed == 0
+    # 90 rows without an event: the exact upper end is 1 - 0.025**(1/90).
+    assert bins[0].high == pytest.approx(1 - 0.025 ** (1 / 90))
+
+
+def test_distribution_counts_every_row(rows):
+    y, score = rows
+    found = distribution_of(y, score)
+    assert len(found.edges) == len(found.positives) + 1 == len(found.negatives) + 1
+    assert sum(found.positives) == y.sum()
+    assert sum(found.negatives) == len(y) - y.sum()
+
+
+def test_distribution_of_infinite_or_equal_scores():
+    infinite = distribution_of([0, 1, 1, 0], [-np.inf, 0.0, np.inf, 1.0])
+    assert sum(infinite.positives) == sum(infinite.negatives) == 2
+    assert np.all(np.isfinite(infinite.edges))
+    assert sum(distribution_of([0, 1], [3.0, 3.0]).positives) == 1
+
+
+def test_information_orders_the_losses(rows):
+    found = information_of(*rows, ["alpha(alpha=0.5)", "crossentropy", "squared"], 0.001)
+    index = [row.index for row in found]
+    explained = [row.explained_fraction for row in found]
+    assert index == pytest.approx([0.5, 1.0, 2.0], abs=0.05)
+    assert explained == sorted(explained, reverse=True)
+    assert all(0 < share < 1 for share in explained)
+
+
+def test_missing_plotly_is_named():
+    script = (
+        "import sys; sys.modules['plotly'] = None\n"
+        "from raresight.report.fit_page.embedding import packed_plotly\npacked_plotly()"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert "pip install 'raresight[fit]'" in run.stderr.splitlines()[-1]
