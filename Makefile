@@ -12,7 +12,7 @@ WORKERS ?= 2
 
 PICTURED := crossentropy squared erf focal poly alpha tbl "vectorscaling(delta=0.5)"
 
-.PHONY: demo test test-slow lint types benchmark figures paper clean
+.PHONY: demo browser test test-slow lint types benchmark figures paper clean
 
 $(VENV)/uv.stamp:
 	$(PYTHON) -m venv $(VENV)
@@ -20,7 +20,7 @@ $(VENV)/uv.stamp:
 	touch $@
 
 $(VENV)/demo.stamp: $(VENV)/uv.stamp pyproject.toml constraints.txt
-	$(INSTALL) --editable ".[report]"
+	$(INSTALL) --editable ".[fit]" xgboost-cpu
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/uv.stamp pyproject.toml constraints.txt
@@ -28,10 +28,17 @@ $(VENV)/dev.stamp: $(VENV)/uv.stamp pyproject.toml constraints.txt
 	touch $@ $(VENV)/demo.stamp
 
 demo: $(VENV)/demo.stamp
-	$(BIN)/raresight losses --plot demo/losses.png
-	@echo "The picture of the losses and their gradients is in demo/losses.png"
+	rm -rf demo
+	env -u OMP_NUM_THREADS $(BIN)/raresight fit sample --target Class --budget 60s --out demo
+	@echo "The report: $(CURDIR)/demo/report.html"
 
-test: lint types
+# The pages are tested in a real browser; without one those tests are skipped, which CI counts as a failure.
+browser:
+	@command -v chromium >/dev/null 2>&1 || \
+	  { [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; } || \
+	  echo "no Chromium and no way to install it here: the tests of the pages will be skipped"
+
+test: lint types browser
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 test-slow: $(VENV)/dev.stamp
@@ -52,6 +59,7 @@ benchmark: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/bench_coverage.py
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_linear.py
 	$(BIN)/python benchmarks/bench_boosting.py
+	$(BIN)/python benchmarks/bench_scoring.py
 
 figures: $(VENV)/dev.stamp
 	$(BIN)/raresight losses $(PICTURED) --plot docs/images/losses.png

@@ -39,6 +39,116 @@ def raresight(
 
 
 @app.command()
+def fit(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="CSV, Parquet or Arrow file, a folder of parts, or the word sample for the bundled table."
+        ),
+    ],
+    target: Annotated[str, typer.Option(help="Column with the two classes.")],
+    positive: Annotated[
+        str | None, typer.Option(help="Value of the rare class; left out, 1, true or the rarer one.")
+    ] = None,
+    fpr: Annotated[float, typer.Option(help="False-positive rate that alarms may cause.")] = 0.001,
+    max_fpr: Annotated[
+        float, typer.Option(help="Largest false-positive rate of the partial AUC to choose by.")
+    ] = 0.01,
+    time: Annotated[
+        str | None, typer.Option(help="Column of time: train on the past, test on the latest rows.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Column of groups: none is on both sides of a split.")
+    ] = None,
+    families: Annotated[
+        str | None, typer.Option(help="Of linear,lightgbm,xgboost; left out, those installed.")
+    ] = None,
+    losses: Annotated[
+        str | None, typer.Option(help="Losses such as 'tbl,focal(gamma=2)'; left out, seven of them.")
+    ] = None,
+    budget: Annotated[str | None, typer.Option(help="Time for the search, such as 90s or 5m.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Number of candidates. With neither: 100 of them or 3 minutes.")
+    ] = None,
+    test_size: Annotated[float, typer.Option(help="Share of rows held out.")] = 0.25,
+    test: Annotated[str | None, typer.Option(help="File of test rows instead.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; left out, named after the data.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    seed: Annotated[int, typer.Option(help="Everything random comes from it.")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Processes; left out, one a core.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Choose, calibrate and judge a model for a rare event: a table in, a model and a report out."""
+    from .job import fit as run
+    from .job.live import shown
+    from .job.options import default_folder
+
+    folder = out or default_folder(data)
+    with shown(Console(stderr=True), quiet) as listener:
+        result = run(
+            data,
+            target=target,
+            positive=positive,
+            fpr=fpr,
+            max_fpr=max_fpr,
+            time=time,
+            group=group,
+            families=families,
+            losses=losses,
+            budget=budget,
+            trials=trials,
+            test_size=test_size,
+            test=test,
+            out=folder,
+            resume=resume,
+            seed=seed,
+            jobs=jobs,
+            listener=listener,
+        )
+    if json:
+        import json as encoder
+
+        typer.echo(encoder.dumps(result.to_dict(), indent=2))
+        return
+    typer.echo(result)
+    typer.echo(f"model: {folder / 'model'}")
+    typer.echo(f"report: {folder / 'report.html'}")
+
+
+@app.command()
+def score(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or of the run that made it.")],
+    data: Annotated[str, typer.Argument(help="CSV, Parquet or Arrow file, or a folder of parts.")],
+    out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .arrow.")],
+    keep: Annotated[str | None, typer.Option(help="Columns of the data to copy, such as id,when.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Score rows: log-odds, probability and alert, in the order of the rows, at constant memory."""
+    from .job.score_command import score_with_progress
+
+    typer.echo(score_with_progress(model, data, out, keep, Console(stderr=True), quiet))
+
+
+@app.command()
+def show(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or of the run that made it.")],
+    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Show what a model is: loss, columns, threshold, metrics, versions."""
+    from .job.show_command import model_facts, model_table
+
+    if json:
+        import json as encoder
+
+        typer.echo(encoder.dumps(model_facts(model), indent=2))
+    else:
+        Console().print(model_table(model))
+
+
+@app.command()
 def losses(
     names: Annotated[
         list[str] | None, typer.Argument(help="Losses such as 'tbl(alpha=0.7,C=1)'; left out, every loss.")

@@ -68,7 +68,7 @@ def allowed_false_alarms(negatives: int, fpr: float, confidence: float) -> int:
         return negatives
     if -np.expm1(negatives * np.log1p(-fpr)) < confidence:
         needed = int(np.ceil(np.log1p(-confidence) / np.log1p(-fpr)))
-        raise ValueError(
+        raise NoThresholdError(
             f"{negatives} negatives cannot show a false-positive rate of at most {fpr:g} with confidence "
             f"{confidence:g}: that takes {needed} negatives; raise fpr, lower confidence or add rows."
         )
@@ -119,7 +119,7 @@ def above_negative(data: Scored, count: int) -> float:
 
 
 class NoThresholdError(ValueError):
-    """So many negatives have the score infinity that every threshold exceeds the false-positive rate."""
+    """No threshold keeps the promise: too few negatives for it, or too many with the score infinity."""
 
 
 def _just_above(score: np.floating[Any]) -> float:

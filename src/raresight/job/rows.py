@@ -1,0 +1,118 @@
+"""From a source to rows for training, rows for the test, and folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.looks import Profile, look
+from ..data.schema import Schema, learn_schema
+from ..data.splits import Split, make_folds, split_rows
+from ..data.tables import fingerprint, read_table
+from .options import Options
+
+__all__ = ["Rows", "SearchRows", "describe_split", "read_rows", "search_rows"]
+
+N_FOLDS = 3
+# In the search; the final models take every row. A hundred thousand leave a hundred above a rate of 0.001.
+MOST_NEGATIVES = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows of the coded matrix with their labels."""
+
+    X: NDArray[Any]
+    y: NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The data of a run; `numbers` are the training rows' places in the source, from 1 on."""
+
+    schema: Schema
+    X: NDArray[Any]
+    y: NDArray[np.int8]
+    numbers: NDArray[np.int64]
+    test: Labelled
+    times: NDArray[Any] | None
+    groups: NDArray[Any] | None
+    profile: Profile
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
+class SearchRows:
+    """The rows among which the search chooses: all positives, and all negatives or a sample of them.
+
+    Sampled negatives are weighed by the inverse of their share, so that probabilities stay those of all rows.
+    """
+
+    rows: NDArray[np.intp]
+    weights: NDArray[np.float64] | None
+    folds: list[Split]
+
+
+def read_rows(source: Any, test: Any, options: Options) -> Rows:
+    """Read the source, decide the columns' types, look at them, hold rows out."""
+    table = read_table(source)
+    # Kinds and levels of the columns are read off all rows, so that a word late in a column of numbers or a
+    # new shop is no surprise; no label of a held-out row has a say in them.
+    schema = learn_schema(
+        table, options.target, positive=options.positive, time=options.time, group=options.group
+    )
+    y, times, groups = schema.labels(table), schema.times(table), schema.groups(table)
+    marks = fingerprint(table)
+    if test is None:
+        split = split_rows(y, test_size=options.test_size, seed=options.seed, times=times, groups=groups)
+        train, held = table.take(split.train), table.take(split.test)
+        numbers = split.train + 1
+        times, groups = (None if a is None else a[split.train] for a in (times, groups))
+    else:
+        train, held = table, read_table(test)
+        numbers = np.arange(1, len(y) + 1)
+        marks += fingerprint(held)
+    X, y = schema.matrix(train), schema.labels(train)
+    judged = Labelled(schema.matrix(held), schema.labels(held))
+    _refuse_one_class(judged.y, test)
+    profile = look(train, schema, X, y, fpr=options.fpr, max_fpr=options.max_fpr, test_rows=len(judged.y))
+    return Rows(schema, X, y, numbers, judged, times, groups, profile, marks)
+
+
+def search_rows(rows: Rows, seed: int) -> SearchRows:
+    """The rows of the search and its folds."""
+    negatives = np.flatnonzero(rows.y == 0)
+    weights = None
+    if len(negatives) > MOST_NEGATIVES:
+        generator = np.random.default_rng([seed, 6])
+        kept = generator.choice(negatives, MOST_NEGATIVES, replace=False)
+        chosen = np.sort(np.concatenate([np.flatnonzero(rows.y == 1), kept]))
+        weights = np.where(rows.y[chosen] == 1, 1.0, len(negatives) / MOST_NEGATIVES)
+    else:
+        chosen = np.arange(len(rows.y))
+    times, groups = (None if a is None else a[chosen] for a in (rows.times, rows.groups))
+    folds = make_folds(rows.y[chosen], N_FOLDS, seed=seed, times=times, groups=groups)
+    return SearchRows(chosen, weights, folds)
+
+
+def describe_split(options: Options, test: Any) -> str:
+    """One sentence on how rows were held out."""
+    if test is not None:
+        return "The test rows are those of a file of their own."
+    if options.time is not None:
+        return f"The test rows are the latest {options.test_size:.0%} by {options.time}: trained on the past."
+    if options.group is not None:
+        share = f"{options.test_size:.0%}"
+        return f"The test rows are about {share}, whole groups by {options.group}: none is on both sides."
+    return f"The test rows are a random {options.test_size:.0%}, with the same share of positives."
+
+
+def _refuse_one_class(y: NDArray[np.int8], test: Any) -> None:
+    positives = int(y.sum())
+    if positives == 0 or positives == len(y):
+        which = "positive" if positives == 0 else "negative"
+        where = "the test file" if test is not None else "the rows held out"
+        raise ValueError(f"{where} have no {which} row: nothing can be judged on them")

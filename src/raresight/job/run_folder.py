@@ -1,0 +1,82 @@
+"""The folder of a run: what it was asked, so that it can be continued and nothing is overwritten.
+
+run.json       options, fingerprint of the data, versions
+search/        the journal of the search
+model/         the chosen model (see `raresight.model`)
+report.html, leaderboard.csv, evaluation.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .options import Options
+
+__all__ = ["open_run", "write_text"]
+
+FORMAT = "raresight.run"
+FORMAT_VERSION = 1
+# What may differ when a run is continued: how long it goes on and on how many cores.
+_FREE = {"trials", "seconds", "jobs"}
+
+
+def open_run(folder: Path, options: Options, what: dict[str, Any], *, resume: bool) -> None:
+    """Begin a run in the folder, or go on with the one that is there.
+
+    Raises:
+        ValueError: If the folder holds a run and `resume` is false, or a run of something else.
+    """
+    asked = {name: value for name, value in asdict(options).items() if name not in _FREE} | what
+    place = folder / "run.json"
+    if place.exists():
+        if not resume:
+            raise ValueError(
+                f"{folder} already holds a run: go on with it by --resume, or give another folder by --out"
+            )
+        _refuse_difference(place, asked)
+        return
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: give a folder by --out")
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty and holds no run: give another folder by --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"format": FORMAT, "format_version": FORMAT_VERSION, "asked": asked}
+    write_text(place, json.dumps(content, indent=1))
+
+
+def _refuse_difference(place: Path, asked: dict[str, Any]) -> None:
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+        if found["format"] != FORMAT:
+            raise KeyError("format")
+        version, before = found["format_version"], found["asked"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{place} cannot be read, it is damaged: give another folder by --out") from None
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{place} has format version {version}, this raresight reads {FORMAT_VERSION}")
+    now = json.loads(json.dumps(asked))
+    for name in [*now, *(name for name in before if name not in now)]:
+        if before.get(name) != now.get(name):
+            raise ValueError(
+                f"{place.parent} holds a run with {name} = {_short(before.get(name))}, not "
+                f"{_short(now.get(name))}: resume with the same, or give another folder by --out"
+            )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def write_text(path: Path, text: str) -> None:
+    """The file appears whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,258 @@
+"""The main job from Python and through the command, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import raresight
+from hostile_tables import frame
+from raresight.metrics import recall_at_fpr
+
+SMALL = {"families": "linear,lightgbm", "losses": "crossentropy,tbl", "fpr": 0.01, "max_fpr": 0.1}
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    data = frame(rows=3000, positives=90)
+    return data.assign(shop=np.where(data.a + data.index % 3 > 1, "north", "south"))
+
+
+@pytest.fixture(scope="module")
+def result(table):
+    return raresight.fit(table, target="label", trials=6, jobs=1, **SMALL)
+
+
+def outcome(folder):
+    """What must not depend on interruptions: everything but the clock."""
+    found = json.loads((folder / "evaluation.json").read_text())
+    for name in ("made", "seconds"):
+        found.pop(name)
+    found["search"].pop("seconds")
+    model = json.loads((folder / "model" / "model.json").read_text())
+    board = pd.read_csv(folder / "leaderboard.csv").drop(columns="seconds")
+    return found, model["parts"], board.to_dict()
+
+
+def test_result_is_whole(result):
+    assert result.evaluation.rows == 750
+    y, log_odds = result.test_y, result.judged.log_odds
+    assert result.evaluation["recall_at_fpr"].estimate == recall_at_fpr(y, log_odds, fpr=0.01)
+    threshold = result.judged.threshold
+    assert np.mean(log_odds[y == 0] >= threshold.log_odds) == threshold.fpr_seen <= 0.01 < threshold.fpr_bound
+    assert result.model.threshold == threshold.log_odds
+    assert {row.trial.candidate.loss for row in result.leaderboard} >= {"crossentropy"}
+    assert result.model.fitted.candidate == result.leaderboard[0].trial.candidate
+    assert result.loss_sentence.startswith("The loss")
+
+
+def test_model_scores_any_kind_of_table(result, table, tmp_path):
+    result.save(tmp_path / "saved")
+    model = raresight.load(tmp_path / "saved" / "model")
+    expected = result.model.log_odds(table)
+    np.testing.assert_array_equal(model.log_odds(table), expected)
+    np.testing.assert_array_equal(model.log_odds(pl.from_pandas(table)), expected)
+    np.testing.assert_array_equal(model.alert(table), expected >= model.threshold)
+    assert (tmp_path / "saved" / "report.html").exists()
+
+
+def test_probabilities_are_calibrated(result, table):
+    mean = result.model.probability(table).mean()
+    assert mean == pytest.approx(0.03, rel=0.15)
+
+
+def test_same_seed_same_outcome(table, result):
+    again = raresight.fit(table, target="label", trials=6, jobs=2, **SMALL)
+    np.testing.assert_array_equal(again.judged.log_odds, result.judged.log_odds)
+    assert [row.trial.candidate for row in again.leaderboard] == [
+        row.trial.candidate for row in result.leaderboard
+    ]
+
+
+def test_large_tables_are_sampled_in_the_search(table, monkeypatch):
+    from raresight.job import rows
+
+    monkeypatch.setattr(rows, "MOST_NEGATIVES", 500)
+    sampled = raresight.fit(table, target="label", trials=2, jobs=1, **SMALL)
+    # The final model has seen all rows, and so has its level.
+    assert sampled.model.probability(table).mean() == pytest.approx(0.03, rel=0.15)
+    assert sampled.model.facts["data"]["training_rows"] == 2250
+
+
+def test_losses_that_matter_and_those_that_do_not():
+    from raresight.job.judging import Judged, loss_verdict
+    from raresight.metrics import compare
+    from raresight.model.candidate import Candidate
+
+    generator = np.random.default_rng(0)
+    y = np.repeat([0, 1], [20_000, 200])
+    good = generator.normal(size=len(y)) + 2.5 * y
+    worse = good + generator.normal(size=len(y))
+    gain = compare("partial_auc", y, good, worse, max_fpr=0.01)
+    draw = compare("partial_auc", y, good, good + 1e-3 * generator.normal(size=len(y)), max_fpr=0.01)
+    loss = compare("partial_auc", y, worse, good, max_fpr=0.01)
+
+    def verdict(twin, baseline, text="tbl(alpha=0.8,C=0.5)"):
+        judged = Judged(good, good, None, None, baseline, twin)  # type: ignore[arg-type]
+        return loss_verdict(Candidate("linear", text), judged)
+
+    assert verdict(gain, gain)[0]
+    assert "The loss mattered" in verdict(gain, gain)[1]
+    assert not verdict(draw, gain)[0]
+    assert "its parameters gained" in verdict(draw, gain)[1]
+    assert not verdict(draw, draw)[0]
+    assert "chance" in verdict(draw, draw)[1]
+    assert "did not help" in verdict(loss, loss)[1]
+    assert "cross entropy came out best" in verdict(None, None, "crossentropy")[1]
+
+
+# ---- the command -------------------------------------------------------------------------
+
+
+def command(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "raresight", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=os.environ | {"COLUMNS": "200"},
+        **options,
+    )
+
+
+def fit_arguments(source, out, *more):
+    return [
+        "fit", source, "--target", "label", "--families", "linear,lightgbm", "--losses", "crossentropy,tbl",
+        "--fpr", "0.01", "--max-fpr", "0.1", "--trials", "14", "--out", out, *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "table.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(source, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    started = time.perf_counter()
+    run = command(*fit_arguments(source, out, "--jobs", "1"))
+    assert run.returncode == 0, run.stderr
+    return out, time.perf_counter() - started, run
+
+
+def test_command_tells_and_writes(uninterrupted):
+    out, _, run = uninterrupted
+    assert "catches" in run.stdout
+    assert run.stdout.splitlines()[-1] == f"report: {out / 'report.html'}"
+    assert "Searching" in run.stderr
+    for name in ("model/model.json", "report.html", "leaderboard.csv", "evaluation.json", "run.json"):
+        assert (out / name).exists()
+
+
+def test_killed_at_random_moments_it_goes_on_to_the_same_outcome(source, uninterrupted, tmp_path):
+    whole, seconds, _ = uninterrupted
+    out = tmp_path / "killed"
+    generator = random.Random(0)
+    kills = 0
+    for attempt in range(12):
+        arguments = [sys.executable, "-m", "raresight", *map(str, fit_arguments(source, out, "--jobs", "2"))]
+        resumed = ["--resume"] if (out / "run.json").exists() else []
+        if out.exists() and not resumed:
+            out.rmdir()
+        process = subprocess.Popen([*arguments, *resumed], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if attempt < 5:
+            try:
+                process.wait(generator.uniform(0.3, 0.8) * seconds)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+        _, told = process.communicate(timeout=300)
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, told.decode()
+    assert process.returncode == 0
+    assert kills >= 2
+    mine, theirs = outcome(out), outcome(whole)
+    assert mine == theirs
+
+
+def test_interrupted_it_saves_the_best_so_far(source, tmp_path):
+    out = tmp_path / "interrupted"
+    arguments = [*fit_arguments(source, out, "--jobs", "2")]
+    arguments[arguments.index("--trials") + 1] = "4000"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "raresight", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # Once some candidates are done, as the journal says.
+    scores = out / "search" / "scores"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and (not scores.exists() or len(list(scores.glob("*.npy"))) < 8):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    printed, told = process.communicate(timeout=120)
+    assert process.returncode == 0, told
+    assert "catches" in printed
+    assert "Traceback" not in told
+    assert json.loads((out / "evaluation.json").read_text())["search"]["stopped_by"] == "interrupted"
+    raresight.load(out / "model")
+
+
+def test_a_folder_with_a_run_is_not_overwritten(source, uninterrupted):
+    out, _, _ = uninterrupted
+    run = command(*fit_arguments(source, out))
+    assert run.returncode == 1
+    assert "--resume" in run.stderr
+
+
+def test_resuming_something_else_is_refused(source, uninterrupted, table, tmp_path):
+    out, _, _ = uninterrupted
+    changed = tmp_path / "changed.csv"
+    table.assign(a=table.a + 1).to_csv(changed, index=False)
+    assert "data" in command(*fit_arguments(changed, out, "--resume")).stderr
+    assert "seed" in command(*fit_arguments(source, out, "--resume", "--seed", "1")).stderr
+
+
+def test_score_and_show(source, uninterrupted, tmp_path):
+    out, _, _ = uninterrupted
+    scores = tmp_path / "scores.parquet"
+    run = command("score", out, source, "--out", scores, "--keep", "shop")
+    assert run.returncode == 0, run.stderr
+    assert "3,000 rows" in run.stdout
+    written = pd.read_parquet(scores)
+    assert list(written.columns) == ["shop", "log_odds", "probability", "alert"]
+    model = raresight.load(out / "model")
+    np.testing.assert_array_equal(written.log_odds, model.log_odds(source))
+    shown = command("show", out)
+    assert shown.returncode == 0, shown.stderr
+    for word in ("label = 1", "false-positive rate", "recall at fpr", "shop (categorical)"):
+        assert word in shown.stdout
+    assert json.loads(command("show", out, "--json").stdout)["format"] == "raresight.model"
+
+
+def test_score_refuses_a_damaged_model(source, uninterrupted, tmp_path):
+    import shutil
+
+    shutil.copytree(uninterrupted[0] / "model", tmp_path / "model")
+    (native,) = [path for path in (tmp_path / "model").iterdir() if path.name != "model.json"][:1]
+    native.write_bytes(native.read_bytes()[:-10])
+    run = command("score", tmp_path / "model", source, "--out", tmp_path / "scores.csv")
+    assert run.returncode == 1
+    assert "changed or truncated" in run.stderr
+    assert not (tmp_path / "scores.csv").exists()
