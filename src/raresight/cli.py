@@ -87,27 +87,34 @@ def fit(
     from .job.options import default_folder
 
     folder = out or default_folder(data)
-    with shown(Console(stderr=True), quiet) as listener:
-        result = run(
-            data,
-            target=target,
-            positive=positive,
-            fpr=fpr,
-            max_fpr=max_fpr,
-            time=time,
-            group=group,
-            families=families,
-            losses=losses,
-            budget=budget,
-            trials=trials,
-            test_size=test_size,
-            test=test,
-            out=folder,
-            resume=resume,
-            seed=seed,
-            jobs=jobs,
-            listener=listener,
-        )
+    console = Console(stderr=True)
+    try:
+        with shown(console, quiet) as listener:
+            result = run(
+                data,
+                target=target,
+                positive=positive,
+                fpr=fpr,
+                max_fpr=max_fpr,
+                time=time,
+                group=group,
+                families=families,
+                losses=losses,
+                budget=budget,
+                trials=trials,
+                test_size=test_size,
+                test=test,
+                out=folder,
+                resume=resume,
+                seed=seed,
+                jobs=jobs,
+                listener=listener,
+            )
+    except KeyboardInterrupt:
+        kept = (folder / "run.json").exists()
+        hint = "go on by the same command with --resume" if kept else "nothing was written"
+        console.print(f"stopped; {hint}", highlight=False)
+        raise typer.Exit(130) from None
     if json:
         import json as encoder
 
@@ -138,14 +145,14 @@ def show(
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show what a model is: loss, columns, threshold, metrics, versions."""
-    from .job.show_command import model_facts, model_table
+    from .job.show_command import model_facts, model_lines
 
     if json:
         import json as encoder
 
         typer.echo(encoder.dumps(model_facts(model), indent=2))
     else:
-        Console().print(model_table(model))
+        typer.echo("\n".join(model_lines(model)))
 
 
 @app.command()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from raresight.data import learn_schema, look
-from raresight.data.looks import auc_alone, count_repeated
+from raresight.data.looks import auc_alone
+from raresight.data.repeats import count_repeated, count_shared, whole_rows
 
 RNG = np.random.default_rng(0)
 N = 4000
@@ -23,8 +24,24 @@ Y = (np.arange(N) % 40 == 0).astype(int)
 def profile_of(columns, y=Y, **options):
     table = pa.table({**columns, "y": y})
     schema = learn_schema(table, "y")
-    options = {"fpr": 0.01, "max_fpr": 0.1, "test_rows": None, **options}
+    options = {"fpr": 0.01, "max_fpr": 0.1, **options}
     return look(table, schema, schema.matrix(table), schema.labels(table), **options)
+
+
+def judged(positives, negatives):
+    """Test rows of one number that no training row has."""
+    labels = np.repeat(np.array([1, 0], dtype=np.int8), [positives, negatives])
+    return np.random.default_rng(2).standard_normal((len(labels), 1)).astype(np.float32), labels
+
+
+def profile_with_test(columns, test_columns, y=Y, test_y=None):
+    """The schema is learned from all rows, as in a run that holds some out."""
+    test_y = np.arange(len(next(iter(test_columns.values())))) % 40 == 0 if test_y is None else test_y
+    train, test = pa.table({**columns, "y": y}), pa.table({**test_columns, "y": np.asarray(test_y, int)})
+    schema = learn_schema(pa.concat_tables([train, test]), "y")
+    test_rows = schema.matrix(test), schema.labels(test)
+    X, labels = schema.matrix(train), schema.labels(train)
+    return look(train, schema, X, labels, fpr=0.02, max_fpr=0.1, test=test_rows)
 
 
 def noise(rows=N):
@@ -32,7 +49,9 @@ def noise(rows=N):
 
 
 def test_a_sound_table_has_no_warning():
-    profile = profile_of({"a": noise(), "c": RNG.choice(["p", "q"], N)}, test_rows=2000, fpr=0.01)
+    columns = {"a": noise(), "c": RNG.choice(["p", "q"], N)}
+    others = {"a": np.random.default_rng(5).standard_normal(2000), "c": RNG.choice(["p", "q"], 2000)}
+    profile = profile_with_test(columns, others)
     assert profile.warnings == ()
     assert (profile.rows, profile.positives, profile.duplicates) == (N, 100, 0)
     assert profile.prior == 0.025
@@ -77,24 +96,87 @@ def test_a_column_that_gives_the_target_away():
 
 
 @pytest.mark.parametrize(
-    ("test_rows", "fpr", "words"),
+    ("test", "fpr", "words"),
     [
-        (400, 0.001, "not even one false alarm is expected at the false-positive rate 0.001"),
-        (2000, 0.001, "about 1.9 false alarms are expected at the false-positive rate 0.001"),
-        (np.arange(1000), 0.005, "975 negatives, so about 4.9 false alarms"),
-        (np.flatnonzero(Y == 0), 0.01, "the test rows have only 0 positives"),
-        (200, 0.1, "the test rows have only 5 positives"),
+        (judged(10, 390), 0.001, "390 negatives, so not even one false alarm is expected at"),
+        (judged(50, 1950), 0.001, "about 1.9 false alarms are expected at the false-positive rate 0.001"),
+        (judged(25, 975), 0.005, "975 negatives, so about 4.9 false alarms"),
+        (judged(0, 3900), 0.01, "the test rows have only 0 positives;"),
+        (judged(1, 3999), 0.1, "the test rows have only 1 positive;"),
+        (judged(99, 1), 0.001, "the test rows have 1 negative, so"),
     ],
 )
-def test_test_rows_that_cannot_tell(test_rows, fpr, words):
-    warnings = profile_of({"a": noise()}, test_rows=test_rows, fpr=fpr).warnings
+def test_test_rows_that_cannot_tell_are_counted(test, fpr, words):
+    warnings = profile_of({"a": noise()}, test=test, fpr=fpr).warnings
     assert any(words in warning for warning in warnings), warnings
 
 
+def test_many_positives_in_the_test_rows_are_no_concern():
+    # By the share of the training rows, 2.5 %, there would be five.
+    assert profile_of({"a": noise()}, test=judged(100, 2000)).warnings == ()
+
+
 def test_test_rows_that_cannot_tell_candidates_apart():
-    assert "too few to tell one from another" in " ".join(
-        profile_of({"a": noise()}, test_rows=200, fpr=0.0001, max_fpr=0.001).warnings
+    assert "195 negatives: too few to tell one from another" in " ".join(
+        profile_of({"a": noise()}, test=judged(5, 195), fpr=0.0001, max_fpr=0.001).warnings
     )
+
+
+# Test rows and training rows
+
+
+def test_test_rows_that_are_among_the_training_rows_are_counted():
+    fresh = np.random.default_rng(5).standard_normal(1000)
+    some = fresh.copy()
+    some[1:31] = noise()[1:31]
+    some[40] = noise()[41]  # its label is another one
+    (warning,) = profile_with_test({"a": noise()}, {"a": some}).warnings
+    assert warning == (
+        "30 of the 1000 test rows are also among the training rows (3%): the result flatters the model"
+    )
+    some[2:31] = fresh[2:31]
+    assert profile_with_test({"a": noise()}, {"a": some}).warnings == (), "one in a thousand may be chance"
+    some[2] = noise()[2]
+    assert "(0.2%)" in profile_with_test({"a": noise()}, {"a": some}).warnings[0]
+
+
+def test_a_test_file_that_is_the_training_data():
+    (warning,) = profile_with_test({"a": noise()}, {"a": noise()}).warnings
+    assert warning == (
+        "4000 of the 4000 test rows are also among the training rows (100%): the result flatters the model; "
+        "the test file seems to be the training data"
+    )
+
+
+def test_rows_of_few_different_values_are_no_proof_of_a_copied_file():
+    columns = {"a": np.arange(N) % 80 * 0.5}
+    warnings = profile_with_test(columns, columns).warnings
+    assert "3920 of 4000 training rows repeat another one" in warnings[0]
+    assert "4000 of the 4000 test rows" in warnings[1]
+    assert "seems to be" not in warnings[1]
+
+
+def test_levels_that_no_training_row_has():
+    fresh = np.random.default_rng(5).standard_normal(1000)
+    words = np.array(["p", "q"])
+    columns = {"a": noise(), **{name: words[np.arange(N) % 2] for name in "bcdef"}}
+    test = {"a": fresh, **{name: words[np.arange(1000) % 2].astype("<U8") for name in "bcdef"}}
+    assert profile_with_test(columns, test).warnings == ()
+    test["b"][:40] = "new"
+    assert profile_with_test(columns, test).warnings == (), "few are no concern"
+    test["b"][:100] = "new"
+    test["c"][:400] = ""
+    (warning,) = profile_with_test(columns, test).warnings
+    assert warning == (
+        "test rows hold a level that no training row has, or no value, in 'c' (40%), 'b' (10%); "
+        "the model knows nothing of these"
+    )
+    columns["c"] = np.where(np.arange(N) % 3 == 0, "", columns["c"])
+    test["d"][:200] = "new"
+    test["e"][:300] = "new"
+    test["f"][:60] = "new"
+    (warning,) = profile_with_test(columns, test).warnings
+    assert "in 'e' (30%), 'd' (20%), 'b' (10%) and 1 more;" in warning, "'c' was missing in training, too"
 
 
 @pytest.mark.parametrize(
@@ -104,8 +186,18 @@ def test_test_rows_that_cannot_tell_candidates_apart():
         ({"a": noise(1000)}, np.arange(1000) % 50 == 0, "only 20 positives"),
         ({"a": noise()}, np.arange(N) % 2 == 0, "50% of the rows are positive, which is not rare"),
         ({"a": noise(), "e": [1.0] * 100 + [None] * (N - 100)}, Y, "missing in 'e' (98%)"),
-        ({"a": np.arange(N) % 80 * 0.5}, Y, "3920 of 4000 rows repeat another one"),
+        ({"a": np.arange(N) % 80 * 0.5}, Y, "3920 of 4000 training rows repeat another one"),
         ({"a": noise()}, np.where(Y == 1, "left", "right"), "'left' was taken as the positive value"),
+        (
+            {"a": noise(), "n": [f"{row % 50}.5" for row in range(N - 8)] + [*"abcd"] * 2},
+            Y,
+            "column 'n': looks like numbers except for 'a', 'b', 'c' and 1 more",
+        ),
+        (
+            {"a": noise(), "n": [f"{'$€'[row % 2]}{row}.5" for row in range(N)]},
+            Y,
+            "not read as numbers: amounts in several currencies ($ and €)",
+        ),
     ],
 )
 def test_warnings(columns, y, words):
@@ -135,6 +227,23 @@ def test_a_profile_is_json():
     assert again["positives"] == 100
 
 
+def test_a_line_on_the_columns():
+    columns = {"a": noise(), "c": RNG.choice(["p", "q"], N)}
+    columns["when"] = [f"2024-01-{row % 28 + 1:02d}" for row in range(N)]
+    assert profile_of({"a": noise()}).column_summary() == "1 column: 1 numeric"
+    dropped = {f"d{number}": [number] * N for number in range(8)}
+    line = profile_of({**columns, **dropped}).column_summary()
+    assert line.startswith(
+        "3 columns: 1 numeric, 1 categorical, 1 date; dropped: d0 (constant: always 0), d1 ("
+    )
+    assert line.endswith("d5 (constant: always 5) and 2 more")
+    assert (
+        profile_of({"a": noise(), "d": [1] * N})
+        .column_summary()
+        .endswith("; dropped: d (constant: always 1)")
+    )
+
+
 small = st.sampled_from([0.0, -0.0, 1.0, 2.5, float("nan")])
 
 
@@ -144,6 +253,27 @@ def test_repeated_rows_are_counted_exactly(rows, wide):
     y = np.array([row[2] for row in rows])
     distinct = {tuple("nan" if value != value else value + 0.0 for value in row) for row in rows}
     assert count_repeated(X, y) == len(rows) - len(distinct)
+
+
+@given(
+    rows=st.lists(st.tuples(small, small, st.integers(0, 1)), max_size=40),
+    others=st.lists(st.tuples(small, small, st.integers(0, 1)), max_size=40),
+    wide=st.booleans(),
+)
+def test_shared_rows_are_counted_exactly(rows, others, wide):
+    def arrays(side):
+        X = np.array([row[:2] for row in side], dtype=np.float64 if wide else np.float32).reshape(-1, 2)
+        return X, np.array([row[2] for row in side], dtype=np.int8)
+
+    def keys(side):
+        return [tuple("nan" if value != value else value + 0.0 for value in row) for row in side]
+
+    known = set(keys(rows))
+    shared = sum(key in known for key in keys(others))
+    assert count_shared(*arrays(rows), *arrays(others)) == shared
+    # What serves if two different rows have one hash.
+    assert np.isin(whole_rows(*arrays(others)), whole_rows(*arrays(rows))).sum() == shared
+    assert len(np.unique(whole_rows(*arrays(rows)))) == len(known)
 
 
 @given(
@@ -171,5 +301,5 @@ def test_a_look_is_quick():
     schema = learn_schema(table, "y")
     X, labels = schema.matrix(table), schema.labels(table)
     start = time.process_time()
-    look(table, schema, X, labels, fpr=0.001, max_fpr=0.01, test_rows=70_000)
+    look(table, schema, X, labels, fpr=0.001, max_fpr=0.01, test=(X[:70_000], labels[:70_000]))
     assert time.process_time() - start < 4

@@ -107,10 +107,6 @@ def test_decimal_commas():
         matrix_of(schema, ["1,5,5"])
 
 
-def test_commas_that_may_separate_thousands_are_not_guessed_at():
-    assert column_of(["1,234", "2,345", "17"] * 9).kind == "categorical"
-
-
 def test_too_many_marks_make_a_category():
     assert column_of(["1", "2", "3", "4", "a", "b", "c", "d"] * 3).kind == "categorical"
     assert column_of(["1", "2", "a", "a", "a"] * 4).kind == "categorical"

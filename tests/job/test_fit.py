@@ -40,7 +40,7 @@ def outcome(folder):
         found.pop(name)
     found["search"].pop("seconds")
     model = json.loads((folder / "model" / "model.json").read_text())
-    board = pd.read_csv(folder / "leaderboard.csv").drop(columns="seconds")
+    board = pd.read_csv(folder / "leaderboard.csv").drop(columns="seconds").astype(str)
     return found, model["parts"], board.to_dict()
 
 
@@ -102,18 +102,82 @@ def test_losses_that_matter_and_those_that_do_not():
     draw = compare("partial_auc", y, good, good + 1e-3 * generator.normal(size=len(y)), max_fpr=0.01)
     loss = compare("partial_auc", y, worse, good, max_fpr=0.01)
 
-    def verdict(twin, baseline, text="tbl(alpha=0.8,C=0.5)"):
+    tuned = (("l2", 0.1),)
+
+    def verdict(twin, baseline, text="tbl(alpha=0.8,C=0.5)", parameters=tuned):
         judged = Judged(good, good, None, None, baseline, twin)  # type: ignore[arg-type]
-        return loss_verdict(Candidate("linear", text), judged)
+        return loss_verdict(Candidate("linear", text, parameters), judged)
 
     assert verdict(gain, gain)[0]
-    assert "The loss mattered" in verdict(gain, gain)[1]
-    assert not verdict(draw, gain)[0]
-    assert "its parameters gained" in verdict(draw, gain)[1]
-    assert not verdict(draw, draw)[0]
-    assert "chance" in verdict(draw, draw)[1]
-    assert "did not help" in verdict(loss, loss)[1]
-    assert "cross entropy came out best" in verdict(None, None, "crossentropy")[1]
+    assert verdict(gain, gain)[1].startswith("The loss mattered")
+    expected = {
+        (draw, gain): "its parameters gained",
+        (draw, draw): "chance explains what it gained",
+        (loss, gain): "The loss did not help here",
+        (draw, loss): "The search did not help here",
+        (gain, loss): "The search did not help here",
+        (gain, draw): "only made up for its parameters",
+    }
+    for (twin, baseline), words in expected.items():
+        mattered, sentence = verdict(twin, baseline)
+        assert not mattered
+        assert words in sentence
+    # With the defaults of its family both comparisons are one, told once.
+    assert verdict(gain, gain, parameters=())[0]
+    assert verdict(gain, gain, parameters=())[1].count("interval") == 1
+    assert "chance" in verdict(draw, draw, parameters=())[1]
+    assert "did not help" in verdict(loss, loss, parameters=())[1]
+    for baseline, words in ((None, "with defaults."), (gain, "gained"), (loss, "lost"), (draw, "chance")):
+        mattered, sentence = verdict(None, baseline, "crossentropy")
+        assert not mattered
+        assert words in sentence
+
+
+def test_an_interval_that_excludes_zero_shows_it():
+    from raresight.job.judging import _signed
+
+    assert _signed(-1.9e-7) == "-0.000019"
+    assert (_signed(0.0), _signed(0.0123), _signed(-0.00004)) == ("+0.00", "+1.23", "-0.0040")
+
+
+def test_search_cut_short_is_told(table, tmp_path):
+    result = raresight.fit(table, target="label", budget=0.01, jobs=1, **SMALL)
+    assert result.found["stopped_by"] == "budget"
+    assert "The search ended with its time, after 2 candidates." in str(result)
+    assert "--trials 2 " in result.command + " "
+    assert "--budget" not in result.command
+    page = result.report(tmp_path / "report.html").read_text()
+    assert "The search ended with its time" in page
+
+
+def test_a_budget_no_threshold_keeps(tmp_path):
+    generator = np.random.default_rng(0)
+    y = np.arange(2000) % 20 == 0
+    word = np.where(generator.random(2000) < np.where(y, 0.9, 0.1), "often", "seldom")
+    result = raresight.fit(
+        pd.DataFrame({"word": word, "y": y}), target="y", trials=1, jobs=1, families="linear", fpr=0.01
+    )
+    assert "nan" not in str(result)
+    assert "No alert keeps a false-positive rate of 0.01" in str(result)
+    assert result.evaluation.alarms == 0
+    assert "nan" not in (result.report(tmp_path / "page.html").read_text().lower().split("<script")[0])
+
+
+def test_class_counts_are_those_of_all_rows(table, monkeypatch):
+    from raresight.job import rows
+
+    monkeypatch.setattr(rows, "MOST_NEGATIVES", 500)
+    found = raresight.fit(
+        table, target="label", trials=2, jobs=1, families="linear", losses="ldam", fpr=0.01, max_fpr=0.1
+    )
+    (ldam,) = [row.trial.candidate.loss for row in found.leaderboard if "ldam" in row.trial.candidate.loss]
+    assert "class_counts=(2182,68)" in ldam or "class_counts=(2183,67)" in ldam
+
+
+def test_a_place_that_cannot_be_written_is_refused_first(table, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file"):
+        raresight.fit(table, target="label", out=tmp_path / "file" / "run", **SMALL)
 
 
 # ---- the command -------------------------------------------------------------------------
@@ -229,6 +293,27 @@ def test_resuming_something_else_is_refused(source, uninterrupted, table, tmp_pa
     assert "seed" in command(*fit_arguments(source, out, "--resume", "--seed", "1")).stderr
 
 
+def test_ctrl_c_while_reading_says_how_to_go_on(tmp_path):
+    frame(rows=400_000, positives=900).to_csv(tmp_path / "large.csv", index=False)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "raresight",
+            *map(str, fit_arguments(tmp_path / "large.csv", tmp_path / "out")),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline().strip() == "Reading the table"
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "stopped; " in told
+    assert "Traceback" not in told
+
+
 def test_score_and_show(source, uninterrupted, tmp_path):
     out, _, _ = uninterrupted
     scores = tmp_path / "scores.parquet"
@@ -237,7 +322,7 @@ def test_score_and_show(source, uninterrupted, tmp_path):
     assert "3,000 rows" in run.stdout
     written = pd.read_parquet(scores)
     assert list(written.columns) == ["shop", "log_odds", "probability", "alert"]
-    model = raresight.load(out / "model")
+    model = raresight.load(out)  # the run's folder will do
     np.testing.assert_array_equal(written.log_odds, model.log_odds(source))
     shown = command("show", out)
     assert shown.returncode == 0, shown.stderr

@@ -17,6 +17,7 @@ from raresight.report.fit_content import (
     Reliability,
     Reproduction,
     RowsUsed,
+    SearchSummary,
     band_of,
     curve_of,
     distribution_of,
@@ -27,6 +28,7 @@ from raresight.report.fit_content import (
 HOSTILE = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\"&'</table>"
 FPR, MAX_FPR = 0.001, 0.01
 WINNER = "tbl(alpha=0.8,C=0.5)"
+LONG_LOSS = "vectorscaling(delta=0.6603,delta_neg=1.0,iota_pos=0.0,iota_neg=0.0)"
 
 
 def scores(rows: int, prior: float, seed: int) -> tuple[Any, Any]:
@@ -74,7 +76,7 @@ def fit_content(y: Any, log_odds: Any) -> FitContent:
         leaderboard=leaderboard(60),
         loss_map=loss_map(),
         importance=tuple((name, 2 * (30 - i) / 930) for i, name in enumerate(names)),
-        information=information_of(y, log_odds, [WINNER, "crossentropy", "squared"], positives / len(y)),
+        information=information_of(y, log_odds, [WINNER, "crossentropy", LONG_LOSS], positives / len(y)),
         influential=tuple(InfluentialRow(1000 + i, i % 2, 0.01 * i, 0.1 / (i + 1)) for i in range(20)),
         profile={
             "rows": 4 * len(y),
@@ -91,8 +93,9 @@ def fit_content(y: Any, log_odds: Any) -> FitContent:
         },
         used=RowsUsed(3 * len(y), len(y), positives, "stratified by the label"),
         reproduction=Reproduction(
-            "raresight fit transactions.parquet --target fraud", 0, {"numpy": "2.3"}, "9f2c"
+            "raresight fit transactions.parquet --target fraud", 0, {"numpy": "2.3"}, "9f2c", exact=True
         ),
+        search=SearchSummary(55, 5, 0, 60, 38.2, "trials"),
     )
 
 
@@ -102,7 +105,13 @@ def leaderboard(rows: int) -> tuple[LeaderRow, ...]:
         LeaderRow(
             rank=i + 1,
             family=("lightgbm", "xgboost", "linear")[i % 3] if i not in roles else "lightgbm",
-            loss=WINNER if i == 0 else "crossentropy" if i in roles else f"focal(gamma={i / 20})",
+            loss=WINNER
+            if i == 0
+            else "crossentropy"
+            if i in roles
+            else LONG_LOSS
+            if i == 1
+            else f"focal(gamma={i / 20})",
             parameters={"learning_rate": 0.05, "num_leaves": 31} if i != 20 else {},
             partial_auc=0.9 - 0.001 * i if i < 55 else None,
             recall=0.7 - 0.001 * i if i < 55 else None,
@@ -160,5 +169,5 @@ def hostile(content: FitContent) -> FitContent:
             "warnings": [HOSTILE],
         },
         used=replace(content.used, split=HOSTILE),
-        reproduction=Reproduction(HOSTILE, 0, {HOSTILE: HOSTILE}, HOSTILE),
+        reproduction=Reproduction(HOSTILE, 0, {HOSTILE: HOSTILE}, HOSTILE, exact=True),
     )

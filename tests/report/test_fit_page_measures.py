@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from raresight.losses import parse
 from raresight.metrics import recall_at_fpr
 from raresight.report.fit_content import band_of, curve_of, distribution_of, information_of, reliability_of
 from report.fit_page_sample import scores
@@ -81,11 +82,11 @@ def test_reliability_counts_every_row_and_covers_the_truth():
     p = 10 ** random.uniform(-4, -0.3, 50_000)
     y = (random.random(50_000) < p).astype(int)
     bins = reliability_of(y, p)
-    assert len(bins) == 12
+    assert 6 <= len(bins) <= 12
     assert sum(b.count for b in bins) == 50_000
     assert sum(b.count * b.observed for b in bins) == pytest.approx(y.sum())
     assert all(b.low <= b.observed <= b.high for b in bins)
-    assert sum(b.low <= b.predicted <= b.high for b in bins) >= 10
+    assert sum(b.low <= b.predicted <= b.high for b in bins) >= len(bins) - 2
 
 
 def test_reliability_of_a_bin_without_positives_has_an_upper_end():
@@ -93,6 +94,56 @@ def test_reliability_of_a_bin_without_positives_has_an_upper_end():
     assert bins[0].low == bins[0].observed == 0
     # 90 rows without an event: the exact upper end is 1 - 0.025**(1/90).
     assert bins[0].high == pytest.approx(1 - 0.025 ** (1 / 90))
+
+
+def clumped():
+    """A model that is nearly sure of most positives: little lies between the bulk and the clump."""
+    random = np.random.default_rng(4)
+    log_odds = np.concatenate(
+        [random.normal(-9, 1, 40_000), random.uniform(-6, 3, 120), random.normal(7, 1, 60)]
+    )
+    p = 1 / (1 + np.exp(-log_odds))
+    return (random.random(len(p)) < p).astype(int), p
+
+
+def test_reliability_covers_the_middle():
+    y, p = clumped()
+    bins = reliability_of(y, p)
+    assert 6 <= len(bins) <= 12
+    predicted = [b.predicted for b in bins]
+    assert predicted == sorted(predicted)
+    assert sum(10 * y.mean() < value < 0.9 for value in predicted) >= 3
+    assert sum(value > 0.9 for value in predicted) <= 2
+    assert sum(b.count for b in bins) == len(y)
+    # A bin is expected to hold enough to say something, or it is of the bulk.
+    share = y.sum() / p.sum()
+    assert all(b.count * b.predicted * share >= 2 - 1e-9 or b.count >= len(y) / 5 for b in bins)
+
+
+def test_intervals_of_the_reliability_cover_as_often_as_they_say():
+    _, p = clumped()
+    random = np.random.default_rng(6)
+    held = []
+    for _ in range(150):
+        bins = reliability_of((random.random(len(p)) < p).astype(int), p)
+        held += [b.low <= b.predicted <= b.high for b in bins]
+    assert len(held) > 900
+    assert np.mean(held) > 0.95
+
+
+def test_reliability_before_the_link_has_as_many_bins():
+    y, p = clumped()
+    for before in (p / 20, np.sqrt(p), p**1.5):
+        assert 6 <= len(reliability_of(y, before)) <= 12
+
+
+@pytest.mark.parametrize("p", [np.full(50, 0.1), np.linspace(0, 1, 50), np.repeat([0.0, 1.0], 25)])
+def test_reliability_of_few_or_certain_rows_counts_them_all(p):
+    y = np.repeat([0, 1], [45, 5])
+    bins = reliability_of(y, p)
+    assert sum(b.count for b in bins) == 50
+    assert sum(b.observed * b.count for b in bins) == pytest.approx(5)
+    assert all(0 <= b.low <= b.observed <= b.high <= 1 for b in bins)
 
 
 def test_distribution_counts_every_row(rows):
@@ -117,6 +168,14 @@ def test_information_orders_the_losses(rows):
     assert index == pytest.approx([0.5, 1.0, 2.0], abs=0.05)
     assert explained == sorted(explained, reverse=True)
     assert all(0 < share < 1 for share in explained)
+
+
+def test_information_names_a_loss_as_it_was_given(rows):
+    given = "vectorscaling(delta=0.6603)"
+    (found,) = information_of(*rows, [given], 0.001)
+    assert found.loss == given
+    (found,) = information_of(*rows, [parse(given)], 0.001)
+    assert found.loss == str(parse(given)) != given
 
 
 def test_missing_plotly_is_named():

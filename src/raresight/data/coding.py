@@ -10,14 +10,9 @@ from numpy.typing import NDArray
 
 from raresight.data._arrow import arrow, compute, missing_of, numbers_from, whole
 from raresight.data.columns import Column
-from raresight.data.text_values import (
-    NO_VALUE,
-    is_text,
-    moments_in_text,
-    numbers_in_text,
-    truths,
-    with_points,
-)
+from raresight.data.date_formats import describe_date_format, moments_written
+from raresight.data.number_formats import in_other_marks, numbers_written
+from raresight.data.text_values import NO_VALUE, is_text, truths
 
 DAY = 86_400_000_000  # microseconds
 
@@ -70,8 +65,11 @@ def typed_numbers(array: Any) -> NDArray[Any]:
 def numbers_of(values: Any, column: Column, first_row: int) -> NDArray[Any]:
     """The values of a numeric column, NaN where missing.
 
+    Text is read as in training. If that fails, point and comma may have changed their roles, as in the file
+    of a program with another language: this is accepted where no value can be meant otherwise.
+
     Raises:
-        ValueError: If a value is no number, naming the column, the value and the row.
+        ValueError: If a value is no number or may be two, naming the column, the value and the row.
     """
     pa, pc = arrow(), compute()
     array = plain(values)
@@ -84,11 +82,21 @@ def numbers_of(values: Any, column: Column, first_row: int) -> NDArray[Any]:
             f"column {column.name!r} was numeric in training, but is now of the type {array.type}; "
             "convert it first"
         )
-    numbers = numbers_in_text(with_points(array) if column.comma else array)
+    numbers = numbers_written(array, column.number_format)
     if column.boolean:
         numbers = pc.coalesce(numbers, truths(array).cast(pa.float64()))
-    if numbers.null_count > array.null_count:
-        _refuse_unknown(array, numbers, column, first_row, "number")
+    if numbers.null_count > array.null_count and (row := _first_unknown(array, numbers, column)) >= 0:
+        others, sure = in_other_marks(array, column.number_format)
+        if _first_unknown(array, others, column) >= 0:
+            _refuse(array, row, column, first_row, "number")
+        if not sure:
+            mark = "comma" if column.comma else "point"
+            raise ValueError(
+                f"column {column.name!r} holds {array[row].as_py()!r} in row {first_row + row + 1}, which "
+                f"may have a decimal mark or thousands; training had the decimal {mark}: write it that way, "
+                "without separators of thousands"
+            )
+        numbers = others
     return numbers_from(numbers)
 
 
@@ -109,9 +117,9 @@ def moments_of(values: Any, column: Column, first_row: int) -> Any:
         raise ValueError(
             f"column {column.name!r} held dates in training, but is now of the type {type_}; convert it first"
         )
-    moments = moments_in_text(array)
-    if moments.null_count > array.null_count:
-        _refuse_unknown(array, moments, column, first_row, "ISO date")
+    moments = moments_written(array, column.date_format)
+    if moments.null_count > array.null_count and (row := _first_unknown(array, moments, column)) >= 0:
+        _refuse(array, row, column, first_row, describe_date_format(column.date_format))
     return moments
 
 
@@ -172,17 +180,19 @@ def codes_of(values: Any, column: Column) -> tuple[NDArray[Any], int]:
     return numbers_from(codes), unknown
 
 
-def _refuse_unknown(array: Any, converted: Any, column: Column, first_row: int, what: str) -> None:
-    """Refuse the first value that could not be converted and is no mark for a missing one."""
+def _first_unknown(array: Any, converted: Any, column: Column) -> int:
+    """The first row whose value could not be converted and is no mark for a missing one, or -1."""
     pa, pc = arrow(), compute()
     text = pc.utf8_trim_whitespace(array)
     allowed = pa.array([*NO_VALUE, *column.missing_marks], text.type)
     bad = pc.and_(
         pc.and_(converted.is_null(), array.is_valid()), pc.invert(pc.is_in(text, value_set=allowed))
     )
-    row = pc.index(bad, True).as_py()
-    if row >= 0:
-        raise ValueError(
-            f"column {column.name!r} holds {array[row].as_py()!r} in row {first_row + row + 1}, "
-            f"which is no {what} as in training; correct it or leave it empty"
-        )
+    return int(pc.index(bad, True).as_py())
+
+
+def _refuse(array: Any, row: int, column: Column, first_row: int, what: str) -> None:
+    raise ValueError(
+        f"column {column.name!r} holds {array[row].as_py()!r} in row {first_row + row + 1}, "
+        f"which is no {what} as in training; correct it or leave it empty"
+    )

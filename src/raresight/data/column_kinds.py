@@ -11,20 +11,17 @@ import numpy as np
 from raresight.data._arrow import arrow, compute, numbers_from
 from raresight.data.coding import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
 from raresight.data.columns import Column, Dropped
-from raresight.data.text_values import (
-    NO_VALUE,
-    has_decimal_commas,
-    is_text,
-    kind_of_text,
-    moments_in_text,
-    numbers_in_text,
-    with_points,
-)
+from raresight.data.date_formats import ambiguous_dates, find_date_format, moments_written
+from raresight.data.number_formats import PLAIN, Found, find_format, looks_dressed, plain_text
+from raresight.data.text_values import NO_VALUE, is_text, kind_of_text, numbers_in_text
 
 MOST_LEVELS = 255
 ALL_LEVELS = 20
 MOST_MARKS = 3
 IDENTIFIER_ROWS = 100
+MOSTLY = 0.9
+NOT_READ = "not read as"
+LOOKS_LIKE_NUMBERS = "looks like numbers except for"
 
 _IDENTIFIER = re.compile(
     r"(^|[\s_.\-:])(id|ids|uuid|guid|key|index|idx|rowid|row|nr|no|number|serial|unnamed)([\s_.\-:\d]|$)",
@@ -100,35 +97,73 @@ def _decide_text(name: str, array: Any) -> Column | Dropped:
         return Dropped(name, "no values: missing in every row")
     # A look at a few values spares whole columns of words the tries below.
     few = text.filter(filled).slice(0, 1000)
-    if _some(numbers_in_text(few)):
-        as_numbers = _decide_numbers_in_text(name, text)
+    notes = []
+    if _some(numbers_in_text(few)) or compute().any(looks_dressed(few)).as_py():
+        as_numbers, note = _decide_numbers_in_text(name, text)
         if as_numbers is not None:
             return as_numbers
-    if has_decimal_commas(few):
-        as_numbers = _decide_numbers_in_text(name, with_points(text))
-        if isinstance(as_numbers, Column):
-            note = "; ".join(filter(None, ["text with decimal commas", as_numbers.note]))
-            return replace(as_numbers, comma=True, note=note)
-    if _some(moments_in_text(few)):
-        moments = moments_in_text(text)
-        marks = _marks(text, moments)
-        if marks is not None:
-            decided = _decide_moments(name, moments)
-            return decided if isinstance(decided, Dropped) else _with_marks(decided, marks)
+        notes.append(note)
+    if find_date_format(few):
+        as_dates, note = _decide_dates_in_text(name, text)
+        if as_dates is not None:
+            return as_dates
+        notes.append(note)
     if kind_of_text(array) == "boolean":
-        return _with_marks(Column(name, "numeric", boolean=True), ())
-    return _decide_categories(name, pc.if_else(filled, array, pa.scalar(None, array.type)))
+        return Column(name, "numeric", boolean=True)
+    decided = _decide_categories(name, pc.if_else(filled, array, pa.scalar(None, array.type)))
+    return _with_notes(decided, notes)
 
 
-def _decide_numbers_in_text(name: str, text: Any) -> Column | Dropped | None:
-    numbers = numbers_in_text(text)
+def _decide_numbers_in_text(name: str, text: Any) -> tuple[Column | Dropped | None, str]:
+    """The column as numbers, or None and what a reader should know of that."""
+    pa = arrow()
+    found = Found(PLAIN)
+    if len(_failed(text, numbers_in_text(text))):
+        found = find_format(_without_missing(text))
+        if found.format is None and found.note:
+            return None, f"{NOT_READ} numbers: {found.note}"
+    written = found.format or PLAIN
+    texts = plain_text(text, written) if written != PLAIN else text
+    numbers = numbers_in_text(texts)
     marks = _marks(text, numbers)
     if marks is None:
-        return None
-    kind = kind_of_text(numbers_text(text, numbers))
-    pa = arrow()
+        return None, _exceptions(text, numbers)
+    kind = kind_of_text(numbers_text(texts, numbers))
     decided = _decide_numbers(name, numbers.cast(pa.int64()) if kind == "integer" else numbers)
-    return decided if isinstance(decided, Dropped) else _with_marks(decided, marks)
+    if isinstance(decided, Dropped):
+        return decided, ""
+    decided = replace(
+        decided,
+        comma=written.comma,
+        thousands=written.thousands,
+        currency=written.currency,
+        percent=written.percent,
+        parentheses=written.parentheses,
+        note="; ".join(filter(None, [written.describe(), found.note, decided.note])),
+    )
+    return _with_marks(decided, marks), ""
+
+
+def _decide_dates_in_text(name: str, text: Any) -> tuple[Column | Dropped | None, str]:
+    """The column as dates, or None and what a reader should know of that."""
+    formats = find_date_format(text)
+    moments = moments_written(text, formats[0])
+    marks = _marks(text, moments)
+    if marks is None:
+        return None, ""
+    if len(formats) > 1:
+        return None, f"{NOT_READ} dates: {ambiguous_dates(formats, text)}"
+    decided = _decide_moments(name, moments)
+    if isinstance(decided, Dropped):
+        return decided, ""
+    note = f"dates read as {formats[0]}" if formats[0] else ""
+    return _with_marks(replace(decided, date_format=formats[0], note=note), marks), ""
+
+
+def _with_notes(decided: Column | Dropped, notes: list[str]) -> Column | Dropped:
+    if isinstance(decided, Dropped):
+        return replace(decided, reason="; ".join(filter(None, [decided.reason, *notes])))
+    return replace(decided, note="; ".join(filter(None, [decided.note, *notes])))
 
 
 def numbers_text(text: Any, numbers: Any) -> Any:
@@ -142,11 +177,9 @@ def _some(values: Any) -> bool:
 
 def _marks(text: Any, converted: Any) -> tuple[str, ...] | None:
     """The texts that stand for a missing value, or None if the column is not of the converted kind."""
-    pa, pc = arrow(), compute()
     if not _some(converted):
         return None
-    failed = text.filter(pc.and_(converted.is_null(), text.is_valid()))
-    failed = failed.filter(pc.invert(pc.is_in(failed, value_set=pa.array(NO_VALUE, failed.type))))
+    failed = _failed(text, converted)
     if len(failed) == 0:
         return ()
     present = len(converted) - converted.null_count
@@ -154,6 +187,29 @@ def _marks(text: Any, converted: Any) -> tuple[str, ...] | None:
     if len(marks) > MOST_MARKS or len(failed) >= present:
         return None
     return tuple(sorted(marks.to_pylist()))
+
+
+def _without_missing(text: Any) -> Any:
+    pa, pc = arrow(), compute()
+    present = text.drop_null()
+    return present.filter(pc.invert(pc.is_in(present, value_set=pa.array(NO_VALUE, present.type))))
+
+
+def _failed(text: Any, converted: Any) -> Any:
+    """The texts that were not converted and are not known to stand for a missing value."""
+    pc = compute()
+    return _without_missing(text.filter(pc.and_(converted.is_null(), text.is_valid())))
+
+
+def _exceptions(text: Any, numbers: Any) -> str:
+    """What keeps a column of text from being one of numbers, if most of it are numbers."""
+    failed = _failed(text, numbers)
+    present = len(numbers) - numbers.null_count
+    if present < MOSTLY * (present + len(failed)):
+        return ""
+    others = failed.unique()
+    shown = ", ".join(_short(other) for other in others.slice(0, 3).to_pylist())
+    return f"{LOOKS_LIKE_NUMBERS} {shown}" + (f" and {len(others) - 3} more" if len(others) > 3 else "")
 
 
 def _with_marks(column: Column, marks: tuple[str, ...]) -> Column:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from raresight.data.number_formats import NumberFormat
+
 Kind = Literal["numeric", "categorical", "date"]
 
 
@@ -21,6 +23,8 @@ class Column:
         parts: What the matrix holds of a date: some of "day", "hour", "weekday".
         boolean: Whether a numeric column holds truth values, so that the text "true" means 1.
         comma: Whether a numeric column was text with decimal commas, so that the text "1,5" means 1.5.
+        thousands, currency, percent, parentheses: How else it wrote its numbers, see `NumberFormat`.
+        date_format: How a date column of text wrote its dates, such as "DD.MM.YYYY"; empty for ISO.
     """
 
     name: str
@@ -31,6 +35,16 @@ class Column:
     parts: tuple[str, ...] = ()
     boolean: bool = False
     comma: bool = False
+    thousands: bool = False
+    currency: str = ""
+    percent: bool = False
+    parentheses: bool = False
+    date_format: str = ""
+
+    @property
+    def number_format(self) -> NumberFormat:
+        """How its text writes numbers."""
+        return NumberFormat(self.comma, self.thousands, self.currency, self.percent, self.parentheses)
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -10,7 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from raresight.data._arrow import compute
 from raresight.data.coding import is_number, plain, texts_of, typed_numbers
+from raresight.data.column_kinds import LOOKS_LIKE_NUMBERS, NOT_READ
 from raresight.data.columns import Column, Dropped
+from raresight.data.held_out import counted, on_few, on_shared, on_unseen
+from raresight.data.repeats import count_repeated
 from raresight.data.schema import Schema
 
 LEAK_AUC = 0.999
@@ -18,6 +21,7 @@ FEWEST = 5
 # More values than these are not needed to see that a column gives the target away.
 _MOST_NEGATIVES = 200_000
 _MOST_VALUES = 20_000_000
+_MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Profile:
     Attributes:
         rows, positives: How many there are.
         prior: Share of positives; `rho` = prior/(1 - prior).
-        duplicates: How many rows repeat an earlier one in all features and the target.
+        duplicates: How many training rows repeat an earlier one in all features and the target.
         columns: The columns used, one by one; `dropped`: those not used, with the reason.
         warnings: What a reader should know before trusting a model of this table, a sentence each.
     """
@@ -60,6 +64,26 @@ class Profile:
     columns: tuple[ColumnLook, ...]
     dropped: tuple[Dropped, ...]
     warnings: tuple[str, ...]
+
+    def column_summary(self) -> str:
+        """One line on the columns, for the terminal.
+
+        Example:
+            >>> columns = (ColumnLook("a", "numeric", 0.0, 9), ColumnLook("b", "date", 0.0, 9))
+            >>> dropped = (Dropped("id", "identifier: 9 different texts in 9 rows"),)
+            >>> Profile(9, 5, 5 / 9, 5 / 4, 0, columns, dropped, ()).column_summary()
+            '2 columns: 1 numeric, 1 date; dropped: id (identifier: 9 different texts in 9 rows)'
+        """
+        kinds = [column.kind for column in self.columns]
+        numbers = [
+            f"{kinds.count(kind)} {kind}" for kind in ("numeric", "categorical", "date") if kind in kinds
+        ]
+        line = f"{counted(len(kinds), 'column')}: {', '.join(numbers)}"
+        if not self.dropped:
+            return line
+        shown = ", ".join(f"{one.name} ({one.reason})" for one in self.dropped[:_MOST_NAMED])
+        more = len(self.dropped) - _MOST_NAMED
+        return f"{line}; dropped: {shown}" + (f" and {more} more" if more > 0 else "")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
@@ -75,7 +99,7 @@ def look(
     *,
     fpr: float,
     max_fpr: float,
-    test_rows: int | ArrayLike | None = None,
+    test: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> Profile:
     """Look at a table for what would spoil a model or its judgement.
 
@@ -86,7 +110,8 @@ def look(
         y: `schema.labels(table)`.
         fpr: The false-positive rate at which the model will be used.
         max_fpr: The one up to which candidates are compared.
-        test_rows: The rows that will judge: their positions, or only how many they are. None: not yet known.
+        test: The rows that will judge: their matrix and their labels, made by the schema as X and y are.
+            None: not yet known.
 
     Raises:
         ValueError: If there are fewer than five positives or five negatives.
@@ -98,11 +123,11 @@ def look(
         >>> table = pa.table({"x": x, "y": fraud})
         >>> schema = learn_schema(table, "y")
         >>> X, y = schema.matrix(table), schema.labels(table)
-        >>> profile = look(table, schema, X, y, fpr=0.01, max_fpr=0.1, test_rows=100)
+        >>> profile = look(table, schema, X, y, fpr=0.01, max_fpr=0.1, test=(X[:100], y[:100]))
         >>> profile.rows, profile.positives, profile.duplicates
         (400, 20, 386)
-        >>> print(profile.warnings[-1])  # doctest: +ELLIPSIS
-        386 of 400 rows repeat another one ...
+        >>> print(profile.warnings[-1])
+        100 of the 100 test rows are also among the training rows (100%): the result flatters the model
     """
     labels = np.asarray(y)
     rows, positives = len(labels), int(labels.sum())
@@ -110,7 +135,7 @@ def look(
     for count, name in ((positives, "positive"), (negatives, "negative")):
         if count < FEWEST:
             raise ValueError(
-                f"a model cannot be chosen and judged on {count} {name}{'' if count == 1 else 's'}; "
+                f"a model cannot be chosen and judged on {counted(count, name)}; "
                 f"at least {FEWEST} are needed, and fifty are not many"
             )
     prior = positives / rows
@@ -118,14 +143,19 @@ def look(
     columns = _look_at_columns(table, schema, X, labels)
     warnings = [
         *_on_rows(rows, positives, prior, schema),
-        *_on_test(labels, test_rows, fpr, max_fpr),
+        *(on_few(np.asarray(test[1]), fpr, max_fpr) if test is not None else []),
         *_on_columns(columns),
+        *_on_notes(columns, schema.dropped),
     ]
     if duplicates > 0.001 * rows:
         warnings.append(
-            f"{duplicates} of {rows} rows repeat another one in all columns; "
-            "the same row may train the model and judge it, which flatters the result"
+            f"{duplicates} of {counted(rows, 'training row')} repeat another one in all columns; "
+            "in the search the same row may train a candidate and judge it"
         )
+    if test is not None:
+        few_different = duplicates > rows / 2
+        warnings += on_shared(X, labels, test[0], np.asarray(test[1]), few_different=few_different)
+        warnings += on_unseen(schema, X, test[0])
     return Profile(
         rows=rows,
         positives=positives,
@@ -136,47 +166,6 @@ def look(
         dropped=schema.dropped,
         warnings=tuple(warnings),
     )
-
-
-def count_repeated(X: NDArray[Any], y: NDArray[Any]) -> int:
-    """How many rows equal an earlier one in all features and the label; missing equals missing.
-
-    Rows are brought together by a hash and then compared, so that the number is exact.
-
-    Example:
-        >>> count_repeated(np.array([[1.0, np.nan], [1.0, np.nan], [1.0, np.nan]]), np.array([0, 0, 1]))
-        1
-    """
-    word = np.uint32 if X.dtype.itemsize == 4 else np.uint64
-    rng = np.random.default_rng(0)
-    hashes = np.asarray(y, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    with np.errstate(over="ignore"):
-        for position in range(X.shape[1]):
-            words = _canonical(X[:, position]).view(word).astype(np.uint64)
-            words ^= words >> np.uint64(29)
-            words *= np.uint64(rng.integers(1, 2**63) * 2 + 1)
-            hashes += words ^ (words >> np.uint64(32))
-    order = np.argsort(hashes, kind="stable")
-    same_hash = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
-    equal = np.ones(len(same_hash), dtype=bool)
-    for position in range(X.shape[1]):
-        column = X[:, position]
-        left, right = column[order[same_hash]], column[order[same_hash + 1]]
-        equal &= (left == right) | (np.isnan(left) & np.isnan(right))
-    labels = np.asarray(y)
-    equal &= labels[order[same_hash]] == labels[order[same_hash + 1]]
-    if not equal.all():
-        # Two different rows have one hash: then by sorting whole rows.
-        whole = np.column_stack([_canonical(X[:, position]) for position in range(X.shape[1])] + [labels])
-        return len(whole) - len(np.unique(np.ascontiguousarray(whole).view(f"V{whole.strides[0]}")))
-    return len(same_hash)
-
-
-def _canonical(column: NDArray[Any]) -> NDArray[Any]:
-    """One bit pattern for each value: no negative zero, one NaN."""
-    values = column + column.dtype.type(0)
-    values[np.isnan(values)] = np.nan
-    return np.ascontiguousarray(values)
 
 
 def auc_alone(column: NDArray[Any], y: NDArray[Any], *, categorical: bool = False) -> float:
@@ -284,43 +273,13 @@ def _on_rows(rows: int, positives: int, prior: float, schema: Schema) -> list[st
     return warnings
 
 
-def _on_test(
-    labels: NDArray[Any], test_rows: int | ArrayLike | None, fpr: float, max_fpr: float
-) -> list[str]:
-    if test_rows is None:
-        return []
-    chosen = np.asarray(test_rows)
-    if chosen.ndim == 0:
-        share = int(chosen) / len(labels)
-        positives = round(share * float(labels.sum()))
-        negatives = round(share * float(len(labels) - labels.sum()))
-    else:
-        positives = int(labels[chosen].sum())
-        negatives = len(labels[chosen]) - positives
-    warnings = []
-    if positives < 10:
-        warnings.append(
-            f"the test rows have only {positives} positives; the recall measured there is a rough guess"
-        )
-    alarms = fpr * negatives
-    if alarms < 1:
-        warnings.append(
-            f"the test rows have {negatives} negatives, so not even one false alarm is expected at the "
-            f"false-positive rate {fpr:g}: the recall there cannot be told; "
-            f"at least {round(10 / fpr)} negatives are needed"
-        )
-    elif alarms < 10:
-        warnings.append(
-            f"the test rows have {negatives} negatives, so about {alarms:.2g} false alarms are expected at "
-            f"the false-positive rate {fpr:g}: the recall there is rough; "
-            f"{round(10 / fpr)} negatives would tell"
-        )
-    if max_fpr * negatives < 1 <= max_fpr / fpr:
-        warnings.append(
-            f"candidates are compared up to the false-positive rate {max_fpr:g}, but the test rows have only "
-            f"{negatives} negatives: too few to tell one from another"
-        )
-    return warnings
+def _on_notes(columns: tuple[ColumnLook, ...], dropped: tuple[Dropped, ...]) -> list[str]:
+    """Text that was nearly read as numbers or dates."""
+    said = [(column.name, column.note) for column in columns]
+    said += [(column.name, column.reason) for column in dropped]
+    return [
+        f"column {name!r}: {note}" for name, note in said if LOOKS_LIKE_NUMBERS in note or NOT_READ in note
+    ]
 
 
 def _on_columns(columns: tuple[ColumnLook, ...]) -> list[str]:

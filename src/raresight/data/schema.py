@@ -25,8 +25,9 @@ from raresight.data.coding import (
 )
 from raresight.data.column_kinds import decide_column
 from raresight.data.columns import Column, Dropped
+from raresight.data.date_formats import ambiguous_dates, find_date_format, moments_written
 from raresight.data.targets import Target, labels_of, learn_target
-from raresight.data.text_values import is_text, moments_in_text, numbers_in_text, with_points
+from raresight.data.text_values import is_text, numbers_in_text
 
 __all__ = ["Column", "Dropped", "Schema", "learn_schema"]
 
@@ -47,6 +48,7 @@ class Schema:
         time, group: The columns that order or group the rows, if any.
         wide: Whether a column needs more than float32.
         target_note: How the positive value was chosen, if that was a guess.
+        time_format: How a time column of text writes its dates, such as "DD.MM.YYYY"; empty for ISO.
 
     Example:
         >>> import pyarrow as pa
@@ -73,6 +75,7 @@ class Schema:
     group: str | None = None
     wide: bool = False
     target_note: str = ""
+    time_format: str = ""
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
@@ -153,7 +156,7 @@ class Schema:
 
     def times(self, table: Any) -> NDArray[Any] | None:
         """What orders the rows (int64 or float64), or None if the schema has no time column."""
-        return None if self.time is None else _order_values(table, self.time)
+        return None if self.time is None else _order_values(table, self.time, self.time_format)
 
     def groups(self, table: Any) -> NDArray[np.intp] | None:
         """A number for each row's group, or None if the schema has no group column."""
@@ -209,10 +212,10 @@ def learn_schema(
 ) -> Schema:
     """Decide what each column of a table is.
 
-    Numbers, truth values and text that holds numbers are numeric; dates and ISO text give day, hour and
-    weekday; other text is categorical, of which the 255 most frequent levels are kept. Constants, columns
-    without values, identifiers and nested values are dropped with the reason. The group column is dropped;
-    so is the day of the time column, which only tells the past from the future.
+    Numbers, truth values and text that holds numbers are numeric; dates and text that holds dates give day,
+    hour and weekday; other text is categorical, of which the 255 most frequent levels are kept. Constants,
+    columns without values, identifiers and nested values are dropped with the reason. The group column is
+    dropped; so is the day of the time column, which only tells the past from the future.
 
     Args:
         table: An Arrow table, see `read_table`.
@@ -230,8 +233,10 @@ def learn_schema(
     for role, name in (("time column", time), ("group column", group)):
         if name is not None and name == target:
             raise ValueError(f"the {role} cannot be the target {target!r} itself")
+    time_format = ""
     if time is not None:
-        _order_values(table, time)
+        time_format = _time_format(table, time)
+        _order_values(table, time, time_format)
     if group is not None:
         _group_numbers(table, group)
     columns: list[Column] = []
@@ -255,7 +260,9 @@ def learn_schema(
             f"no column is left to learn from besides the target {target!r}"
             + (f": {reasons}" if reasons else "")
         )
-    wide = any(_needs_float64(table.column(column.name)) for column in columns if column.kind == "numeric")
+    wide = any(
+        _needs_float64(table.column(column.name), column) for column in columns if column.kind == "numeric"
+    )
     return Schema(
         columns=tuple(columns),
         dropped=tuple(dropped),
@@ -267,6 +274,7 @@ def learn_schema(
         group=group,
         wide=wide,
         target_note=wanted.note,
+        time_format=time_format,
     )
 
 
@@ -300,7 +308,21 @@ def _without_day(decided: Column | Dropped) -> Column | Dropped:
     return replace(decided, parts=parts, note="; ".join(filter(None, [decided.note, note])))
 
 
-def _order_values(table: Any, name: str) -> NDArray[Any]:
+def _time_format(table: Any, name: str) -> str:
+    """How the dates of a time column of text are written."""
+    values = plain(_column(table, name, "time column"))
+    if not is_text(values.type) or numbers_in_text(values).null_count == values.null_count:
+        return ""
+    formats = find_date_format(values)
+    if len(formats) > 1:
+        raise ValueError(
+            f"the dates of the time column {name!r} can be read in two ways: "
+            f"{ambiguous_dates(formats, values)}; write them as 2024-05-31"
+        )
+    return formats[0] if formats else ""
+
+
+def _order_values(table: Any, name: str, format: str) -> NDArray[Any]:
     values = plain(_column(table, name, "time column"))
     type_ = values.type
     if is_moment(type_):
@@ -310,13 +332,15 @@ def _order_values(table: Any, name: str) -> NDArray[Any]:
     elif is_text(type_):
         ordered = numbers_in_text(values)
         if ordered.null_count > values.null_count:
-            ordered = moments_in_text(values)
+            ordered = moments_written(values, format)
         failed = compute().and_(ordered.is_null(), values.is_valid())
         row = compute().index(failed, True).as_py()
         if row >= 0 and values[row].as_py().strip():
             raise ValueError(
                 f"the time column {name!r} holds {values[row].as_py()!r} in row {row + 1}, which is neither "
-                "a number nor an ISO date such as 2024-05-31 or 2024-05-31 12:00"
+                "a number nor "
+                + (f"a date of the form {format}" if format else "an ISO date such as 2024-05-31 12:00")
+                + ("" if format else ", and no date of the form 05/31/2024, 31/05/2024 or 31.05.2024")
             )
     else:
         raise ValueError(
@@ -348,9 +372,8 @@ def _group_numbers(table: Any, name: str) -> NDArray[np.intp]:
     return numbers_from(coded.indices).astype(np.intp)
 
 
-def _needs_float64(values: Any) -> bool:
-    array = plain(values)
-    numbers = typed_numbers(numbers_in_text(with_points(array)) if is_text(array.type) else array)
+def _needs_float64(values: Any, column: Column) -> bool:
+    numbers = numbers_of(values, column, 0)
     if numbers.dtype.kind == "f":
         if numbers.dtype.itemsize <= 4:
             return False

@@ -40,7 +40,6 @@ TRUE = ("true", "True", "TRUE")
 FALSE = ("false", "False", "FALSE")
 
 _NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[iI]nf(inity)?|[nN]a[nN])$"
-_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
 _DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
 _ZONE = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
 
@@ -135,27 +134,6 @@ def numbers_in_text(values: Any) -> Any:
         return numbers
     text = pc.utf8_trim_whitespace(values)
     return _only(pc.match_substring_regex(text, _NUMBER), text).cast(pa.float64())
-
-
-def with_points(values: Any) -> Any:
-    """Text in which the comma of a number such as "1,5" is a point."""
-    return compute().replace_substring_regex(whole(values), _COMMA, r"\1.\2")
-
-
-def has_decimal_commas(values: Any) -> bool:
-    """Whether some texts are numbers with a decimal comma for sure; 1,234 may be more than a thousand.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> has_decimal_commas(pa.array(["1,5", "1,234"])), has_decimal_commas(pa.array(["1,234", "2.5"]))
-        (True, False)
-    """
-    pc = compute()
-    values = pc.utf8_trim_whitespace(whole(values))
-    with_comma = pc.match_substring_regex(values, _COMMA)
-    thousands = pc.match_substring_regex(values, r"^[+-]?\d{1,3},\d{3}$")
-    point = pc.match_substring(values, ".")
-    return bool(pc.any(pc.and_not(with_comma, thousands)).as_py()) and not pc.any(point).as_py()
 
 
 def moments_in_text(values: Any) -> Any:

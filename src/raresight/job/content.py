@@ -9,7 +9,16 @@ import numpy as np
 from ..losses import TBL, Alpha, parse
 from ..report.fit_content import FitContent
 from ..report.fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
-from ..report.fit_parts import Answer, LeaderRow, MapPoint, Reliability, Reproduction, Role, RowsUsed
+from ..report.fit_parts import (
+    Answer,
+    LeaderRow,
+    MapPoint,
+    Reliability,
+    Reproduction,
+    Role,
+    RowsUsed,
+    SearchSummary,
+)
 from ..select.leaderboard import Row
 from .judging import CROSS_ENTROPY, twin_of
 from .result import FitResult
@@ -43,7 +52,14 @@ def content_of(result: FitResult) -> FitContent:
         influential=result.influential,
         profile=profile,
         used=RowsUsed(result.profile.rows, len(y), int(y.sum()), result.split),
-        reproduction=Reproduction(result.command, seed, result.versions, result.fingerprint),
+        search=_search_summary(result),
+        reproduction=Reproduction(
+            result.command,
+            seed,
+            result.versions,
+            result.fingerprint,
+            exact=bool(result.found["reproducible"]),
+        ),
         loss_map_note="" if loss_map else "No candidate with TBL or alpha loss was evaluated to the end.",
         influential_note=result.no_influence,
     )
@@ -73,6 +89,18 @@ def _answer(result: FitResult) -> Answer:
         loss_mattered=result.loss_mattered,
         partial_auc=found["partial_auc"],
         auc=found["roc_auc"],
+    )
+
+
+def _search_summary(result: FitResult) -> SearchSummary:
+    found = result.found
+    return SearchSummary(
+        complete=found["complete"],
+        pruned=found["pruned"],
+        failed=found["failed"],
+        planned=found["planned"],
+        seconds=found["seconds"],
+        stopped_by=found["stopped_by"],
     )
 
 

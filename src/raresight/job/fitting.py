@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import tempfile
 import time as clock
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ..model.folder import Model
+from ..select.interrupts import Interrupts
 from ..select.leaderboard import baseline_of, leaderboard
 from ..select.search import Found, Limits, Progress, Task, search
 from ..select.space import Space, make_space
 from .influential import influential_rows
 from .judging import fit_all, judge, loss_verdict, twin_of
+from .notes import notes_of
 from .options import Options, make_options
 from .result import FitResult
-from .rows import describe_split, read_rows, search_rows
-from .run_folder import open_run
+from .rows import Rows, SearchRows, describe_split, read_rows, search_rows
+from .run_folder import check_place, open_run
 from .versions import versions_of
 
 __all__ = ["Step", "fit"]
@@ -29,10 +33,18 @@ __all__ = ["Step", "fit"]
 
 @dataclass(frozen=True)
 class Step:
-    """What a run is at: a stage in words, the progress of the search, or what was seen in the data."""
+    """What a run is at: a stage in words, the progress of the search, or what was seen in the data.
+
+    Attributes:
+        stage: What is being done.
+        progress: Where the search stands.
+        columns: What the columns are and which were dropped, once they are known.
+        notes: Warnings about the data.
+    """
 
     stage: str
     progress: Progress | None = None
+    columns: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -101,6 +113,7 @@ def fit(
         >>> result.model.fitted.candidate.family
         'linear'
     """
+    _need_libraries()
     options = make_options(
         target=target,
         positive=positive,
@@ -121,23 +134,28 @@ def fit(
         raise ValueError("there is nothing to resume without a folder: give it by out")
     with tempfile.TemporaryDirectory(prefix="raresight-") as scratch:
         folder = Path(scratch) / "run" if out is None else Path(out)
-        result = _run(data, test, options, space, folder, resume, listener or _silent)
-        if out is not None:
-            result.save(folder)
-    return result
+        return _run(data, test, options, space, folder, resume, out is not None, listener or _silent)
 
 
 def _run(
-    data: Any, test: Any, options: Options, space: Space, folder: Path, resume: bool, tell: Listener
+    data: Any,
+    test: Any,
+    options: Options,
+    space: Space,
+    folder: Path,
+    resume: bool,
+    save: bool,
+    tell: Listener,
 ) -> FitResult:
     begun = clock.perf_counter()
+    check_place(folder)
     if (folder / "run.json").exists() and not resume:
         open_run(folder, options, {}, resume=False)  # refused before anything is read
     tell(Step("Reading the table"))
     rows = read_rows(data, test, options)
     what = {"families": list(space.families), "losses": list(space.losses), "data": rows.fingerprint}
     open_run(folder, options, what, resume=resume)
-    tell(Step("Searching", notes=rows.profile.warnings))
+    tell(Step("Searching", columns=rows.profile.column_summary(), notes=rows.profile.warnings))
     chosen = search_rows(rows, options.seed)
     task = Task(
         X=rows.X if chosen.weights is None else rows.X[chosen.rows],
@@ -158,6 +176,28 @@ def _run(
         jobs=options.jobs,
         listener=lambda progress: tell(Step("Searching", progress)),
     )
+    # What is left takes seconds: a first Ctrl-C waits for it, a second one ends it.
+    with nullcontext() if found.stopped_by == "interrupted" else Interrupts():
+        result = _conclude(data, test, options, space, rows, chosen, task, found, tell, begun)
+        if save:
+            tell(Step("Writing the model and the report"))
+            result.save(folder)
+    return result
+
+
+def _conclude(
+    data: Any,
+    test: Any,
+    options: Options,
+    space: Space,
+    rows: Rows,
+    chosen: SearchRows,
+    task: Task,
+    found: Found,
+    tell: Listener,
+    begun: float,
+) -> FitResult:
+    """From the end of the search to the result."""
     winner = found.best.candidate
     baseline = baseline_of(found, winner.family)
     tell(Step(f"Fitting the winner to all training rows: {winner.describe()}"))
@@ -180,7 +220,7 @@ def _run(
         )
     board = leaderboard(found, task, baseline.number)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    command = _command(data, test, options, space)
+    command = _command(data, test, _as_done(options, found), space)
     model = Model(
         schema=rows.schema,
         fitted=fitted[winner],
@@ -206,7 +246,8 @@ def _run(
         leaderboard=board,
         evaluation=judged.evaluation,
         judged=judged,
-        found=_summary(found),
+        found=_summary(found, options.trials),
+        notes=notes_of(found, options.trials, judged, rows.test.y),
         loss_mattered=mattered,
         loss_sentence=sentence,
         profile=rows.profile,
@@ -228,17 +269,34 @@ def _run(
 _THRESHOLD_FACTS = ("log_odds", "fpr_seen", "fpr_bound", "safe", "safe_recall")
 
 
+def _need_libraries() -> None:
+    """Better now than after the search."""
+    for name in ("pyarrow", "optuna", "plotly"):
+        if importlib.util.find_spec(name) is None:
+            raise ImportError(f"fit needs {name}: pip install 'raresight[fit]'")
+
+
 def _silent(step: Step) -> None:
     """Nobody listens."""
 
 
-def _summary(found: Found) -> dict[str, Any]:
+def _summary(found: Found, planned: int | None) -> dict[str, Any]:
     states = [trial.state for trial in found.trials]
     return {
         "stopped_by": found.stopped_by,
         "seconds": found.seconds,
+        "planned": planned,
+        # Whether a run of so many trials does the same: a round cut short may have left gaps.
+        "reproducible": [trial.number for trial in found.trials] == list(range(len(found.trials))),
         **{state: states.count(state) for state in ("complete", "pruned", "failed")},
     }
+
+
+def _as_done(options: Options, found: Found) -> Options:
+    """The options that ask for what was done: so many trials, whatever the time."""
+    if found.stopped_by == "trials":
+        return replace(options, seconds=None)
+    return replace(options, trials=len(found.trials), seconds=None)
 
 
 def _tried_losses(found: Found) -> list[str]:

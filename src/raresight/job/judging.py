@@ -7,6 +7,7 @@ under cross entropy. The twin tells what the loss did, apart from the parameters
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -120,43 +121,95 @@ def find_threshold(y: NDArray[Any], log_odds: NDArray[np.float64], fpr: float) -
 
 
 def loss_verdict(winner: Candidate, judged: Judged) -> tuple[bool, str]:
-    """Whether the loss mattered on the held-out rows, and one plain sentence about it."""
-    if winner.loss == CROSS_ENTROPY:
-        return False, "The loss did not matter here: plain cross entropy came out best in cross-validation."
-    twin, baseline = judged.against_twin, judged.against_baseline
-    name = winner.loss
-    beats_twin = twin is not None and twin.low > 0
-    beats_baseline = baseline is not None and baseline.low > 0
-    if beats_twin and beats_baseline:
-        assert twin is not None
-        assert baseline is not None
+    """Whether the loss mattered on the held-out rows, and plain words about it.
+
+    It did if the winner beats cross entropy with defaults and cross entropy with its own parameters, each by
+    the paired interval.
+    """
+    twin, baseline, name = judged.against_twin, judged.against_baseline, winner.loss
+    if name == CROSS_ENTROPY:
+        said = "The loss did not matter here: cross entropy came out best in cross-validation"
+        if baseline is None:
+            return False, f"{said}, with defaults."
+        return False, f"{said}. {_what_tuning_did(baseline)}"
+    assert twin is not None
+    if not winner.parameters:  # then both comparisons are with the same model
+        return _of_one(name, twin)
+    assert baseline is not None
+    same, plain = f"with the same parameters ({_span(twin)})", f"with defaults ({_span(baseline)})"
+    won = f"{name} won in cross-validation, but on the held-out rows"
+    if twin.low > 0 and baseline.low > 0:
         return True, (
-            f"The loss mattered: {name} has {_points(twin.difference)} of partial AUC more than cross "
-            f"entropy with the same parameters ({_span(twin)}), and {_points(baseline.difference)} more than "
-            f"cross entropy with defaults ({_span(baseline)})."
+            f"The loss mattered: {name} has {_points(twin)} of partial AUC more than cross entropy {same}, "
+            f"and {_points(baseline)} more than cross entropy {plain}."
         )
-    if twin is not None and twin.high < 0:
+    if baseline.high < 0:
         return False, (
-            f"The loss did not help here: {name} won in cross-validation, but on the held-out rows cross "
-            f"entropy with the same parameters has {_points(-twin.difference)} of partial AUC more "
-            f"({_span(twin)} for {name} less cross entropy)."
+            f"The search did not help here: {won} cross entropy {plain} has {_points(baseline)} of partial "
+            "AUC more. Take that one."
         )
-    told = []
-    for other, what in ((twin, "with the same parameters"), (baseline, "with defaults")):
-        if other is not None:
-            told.append(f"{other.difference * 100:+.2f} points to cross entropy {what} ({_span(other)})")
+    if twin.high < 0:
+        return False, (
+            f"The loss did not help here: {won} cross entropy {same} has {_points(twin)} of partial AUC more."
+        )
+    told = (
+        f"the difference in partial AUC on the held-out rows is {_signed(twin.difference)} points to cross "
+        f"entropy {same} and {_signed(baseline.difference)} points to cross entropy {plain}"
+    )
+    if baseline.low > 0:
+        return False, f"The loss did not matter here: what {name} gained, its parameters gained; {told}."
+    if twin.low > 0:
+        return False, (
+            f"The loss did not matter here: it only made up for its parameters, and chance explains what is "
+            f"left; {told}."
+        )
     return False, (
-        f"The loss did not matter here: {name} won in cross-validation, but on the held-out rows its "
-        f"difference in partial AUC is {' and '.join(told)}, which chance explains."
-        if not beats_baseline
-        else f"The loss did not matter here: what {name} gained, its parameters gained; the difference in "
-        f"partial AUC on the held-out rows is {' and '.join(told)}."
+        f"The loss did not matter here: {name} won in cross-validation, but chance explains what it gained; "
+        f"{told}."
     )
 
 
-def _points(share: float) -> str:
-    return f"{share * 100:.2f} points"
+def _of_one(name: str, found: Comparison) -> tuple[bool, str]:
+    """The verdict where the winner has the defaults of its family."""
+    if found.low > 0:
+        return True, (
+            f"The loss mattered: {name} has {_points(found)} of partial AUC more than cross entropy, both "
+            f"with defaults ({_span(found)})."
+        )
+    if found.high < 0:
+        return False, (
+            f"The loss did not help here: {name} won in cross-validation, but on the held-out rows cross "
+            f"entropy has {_points(found)} of partial AUC more ({_span(found)}). Take that one."
+        )
+    return False, (
+        f"The loss did not matter here: {name} won in cross-validation, but chance explains what it gained; "
+        f"the difference in partial AUC on the held-out rows is {_signed(found.difference)} points to cross "
+        f"entropy, both with defaults ({_span(found)})."
+    )
+
+
+def _what_tuning_did(found: Comparison) -> str:
+    told = f"{_points(found)} of partial AUC on the held-out rows ({_span(found)})"
+    if found.low > 0:
+        return f"Its parameters gained {told} over the defaults."
+    if found.high < 0:
+        return f"Its parameters lost {told} to the defaults: take those."
+    return (
+        "Its parameters made no difference to the defaults that chance would not explain: "
+        f"{_signed(found.difference)} points of partial AUC on the held-out rows ({_span(found)})."
+    )
+
+
+def _points(found: Comparison) -> str:
+    return f"{_signed(abs(found.difference))[1:]} points"
 
 
 def _span(found: Comparison) -> str:
-    return f"{found.level:.0%} interval {found.low * 100:+.2f} to {found.high * 100:+.2f}"
+    return f"{found.level:.0%} interval {_signed(found.low)} to {_signed(found.high)}"
+
+
+def _signed(share: float) -> str:
+    """Hundredths, with as many digits as it takes to see on which side of zero they are."""
+    points = share * 100
+    digits = 2 if abs(points) >= 0.005 or points == 0 else 1 - math.floor(math.log10(abs(points)))
+    return f"{points:+.{digits}f}"

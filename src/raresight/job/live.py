@@ -42,6 +42,8 @@ class _LiveView:
         self._console, self._live = console, live
 
     def __call__(self, step: Step) -> None:
+        if step.columns:
+            self._live.console.print(Text(step.columns), soft_wrap=True)
         for note in step.notes:
             self._live.console.print(Text("warning: ", style="bold yellow") + Text(note), soft_wrap=True)
         self._live.update(_view(step), refresh=True)
@@ -59,6 +61,8 @@ class _Lines:
         if step.stage != self._stage:
             self._stage = step.stage
             self._console.print(Text(step.stage), soft_wrap=True)
+        if step.columns:
+            self._console.print(Text(step.columns), soft_wrap=True)
         for note in step.notes:
             self._console.print(Text(f"warning: {note}"), soft_wrap=True)
         best = None if step.progress is None else step.progress.best

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +51,18 @@ def make_options(
     if not isinstance(target, str) or not target:
         raise ValueError(f"target must be the name of a column, got {target!r}")
     for name, rate in (("fpr", fpr), ("max_fpr", max_fpr)):
-        if not (isinstance(rate, (int, float)) and 0 < rate < 1):
+        if not (_is_number(rate) and 0 < rate < 1):
             raise ValueError(f"{name} is a false-positive rate between 0 and 1, such as 0.001, got {rate!r}")
     if time is not None and group is not None:
         raise ValueError("rows are split by time or by group, not by both: give one of the two")
     for name, column in (("time", time), ("group", group)):
         if column is not None and column == target:
             raise ValueError(f"{name} names the target column {target!r}: give another column")
-    if not (isinstance(test_size, (int, float)) and 0 < test_size < 1):
+    if not (_is_number(test_size) and 0 < test_size < 1):
         raise ValueError(f"test_size is the share of rows held out, between 0 and 1, got {test_size!r}")
-    if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int) or trials < 1):
+    if trials is not None and not (_is_whole(trials) and trials >= 1):
         raise ValueError(f"trials must be a whole number of at least 1, got {trials!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:
+    if not (_is_whole(seed) and 0 <= seed < 2**31):
         raise ValueError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
     seconds = None if budget is None else read_duration(budget)
     if trials is None and seconds is None:
@@ -73,10 +74,10 @@ def make_options(
         max_fpr=float(max_fpr),
         time=time,
         group=group,
-        trials=trials,
+        trials=None if trials is None else int(trials),
         seconds=seconds,
         test_size=float(test_size),
-        seed=seed,
+        seed=int(seed),
         jobs=_jobs(jobs),
     )
 
@@ -87,7 +88,7 @@ def read_duration(text: str | float) -> float:
     >>> read_duration("1h30m")
     5400.0
     """
-    if isinstance(text, (int, float)) and not isinstance(text, bool):
+    if _is_number(text):
         seconds = float(text)
     else:
         parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", str(text).strip().lower())
@@ -104,9 +105,17 @@ def _jobs(jobs: int | None) -> int:
         import joblib
 
         return int(joblib.cpu_count())
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+    if not (_is_whole(jobs) and jobs >= 1):
         raise ValueError(f"jobs must be a whole number of at least 1, got {jobs!r}")
-    return jobs
+    return int(jobs)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def default_folder(source: Any) -> Path:

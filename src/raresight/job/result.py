@@ -35,6 +35,7 @@ class FitResult:
         evaluation: The metrics of the held-out rows, with intervals.
         judged: Scores of the held-out rows, the threshold, and the comparisons with cross entropy.
         found: How the search ended: candidates by state, seconds, what stopped it.
+        notes: What must be said beside the figures, such as a search cut short.
         loss_mattered: Whether the loss beat cross entropy by the paired intervals of the held-out rows.
         loss_sentence: The same in a sentence.
         profile: What was seen in the data, warnings included.
@@ -57,6 +58,7 @@ class FitResult:
     evaluation: Evaluation
     judged: Judged
     found: Mapping[str, Any]
+    notes: tuple[str, ...]
     loss_mattered: bool
     loss_sentence: str
     profile: Profile
@@ -104,6 +106,7 @@ class FitResult:
                 "against_cross_entropy_with_defaults": judged.against_baseline,
                 "against_cross_entropy_with_the_same_parameters": judged.against_twin,
                 "search": self.found,
+                "notes": list(self.notes),
                 "warnings": list(self.profile.warnings),
                 "split": self.split,
                 "command": self.command,
@@ -148,12 +151,14 @@ class FitResult:
         answer = self.evaluation
         recall = answer["recall_at_fpr"]
         rate = answer.alarms / answer.rows * 100_000
+        right = f", {answer.precision:.1%} of them right" if answer.alarms else ""
         return "\n".join(
             [
                 f"{self.model.fitted.candidate.describe()}",
                 f"catches {recall.estimate:.1%} of the positives ({recall.level:.0%} interval "
                 f"{recall.low:.1%} to {recall.high:.1%}) at a false-positive rate of {answer.fpr:g}: "
-                f"{rate:,.0f} alerts per 100,000 rows, {answer.precision:.1%} of them right",
+                f"{rate:,.0f} alerts per 100,000 rows{right}",
                 self.loss_sentence,
+                *self.notes,
             ]
         )

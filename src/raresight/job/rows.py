@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from ..data.looks import Profile, look
 from ..data.schema import Schema, learn_schema
 from ..data.splits import Split, make_folds, split_rows
-from ..data.tables import fingerprint, read_table
+from ..data.tables import TableWarning, fingerprint, read_table
 from .options import Options
 
 __all__ = ["Rows", "SearchRows", "describe_split", "read_rows", "search_rows"]
@@ -58,7 +60,7 @@ class SearchRows:
 
 def read_rows(source: Any, test: Any, options: Options) -> Rows:
     """Read the source, decide the columns' types, look at them, hold rows out."""
-    table = read_table(source)
+    table, said = _read(source, ())
     # Kinds and levels of the columns are read off all rows, so that a word late in a column of numbers or a
     # new shop is no surprise; no label of a held-out row has a say in them.
     schema = learn_schema(
@@ -72,14 +74,28 @@ def read_rows(source: Any, test: Any, options: Options) -> Rows:
         numbers = split.train + 1
         times, groups = (None if a is None else a[split.train] for a in (times, groups))
     else:
-        train, held = table, read_table(test)
+        # As text where the file is text: what training read as the code "01" must not become the number 1.
+        held, more = _read(test, [column.name for column in schema.columns])
+        train, said = table, [*said, *more]
         numbers = np.arange(1, len(y) + 1)
         marks += fingerprint(held)
     X, y = schema.matrix(train), schema.labels(train)
     judged = Labelled(schema.matrix(held), schema.labels(held))
     _refuse_one_class(judged.y, test)
-    profile = look(train, schema, X, y, fpr=options.fpr, max_fpr=options.max_fpr, test_rows=len(judged.y))
+    profile = look(train, schema, X, y, fpr=options.fpr, max_fpr=options.max_fpr, test=(judged.X, judged.y))
+    profile = replace(profile, warnings=(*said, *profile.warnings))
     return Rows(schema, X, y, numbers, judged, times, groups, profile, marks)
+
+
+def _read(source: Any, strings: Sequence[str]) -> tuple[Any, list[str]]:
+    """A table, and what its reader had to say."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TableWarning)
+        table = read_table(source, strings=strings)
+    for other in caught:
+        if not issubclass(other.category, TableWarning):
+            warnings.warn(other.message, other.category, stacklevel=2)
+    return table, [str(one.message) for one in caught if issubclass(one.category, TableWarning)]
 
 
 def search_rows(rows: Rows, seed: int) -> SearchRows:

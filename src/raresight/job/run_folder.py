@@ -16,12 +16,23 @@ from typing import Any
 
 from .options import Options
 
-__all__ = ["open_run", "write_text"]
+__all__ = ["check_place", "open_run", "write_text"]
 
 FORMAT = "raresight.run"
 FORMAT_VERSION = 1
 # What may differ when a run is continued: how long it goes on and on how many cores.
 _FREE = {"trials", "seconds", "jobs"}
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a folder that could not be written to, before any work is done."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise ValueError(f"{place} is a file: give a folder by --out")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ValueError(f"{place} may not be written to: give another folder by --out")
 
 
 def open_run(folder: Path, options: Options, what: dict[str, Any], *, resume: bool) -> None:
@@ -39,9 +50,8 @@ def open_run(folder: Path, options: Options, what: dict[str, Any], *, resume: bo
             )
         _refuse_difference(place, asked)
         return
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file: give a folder by --out")
-    if folder.exists() and any(folder.iterdir()):
+    # A kill between writing and naming the first file leaves nothing but that.
+    if folder.exists() and any(not path.name.startswith(".run.json.") for path in folder.iterdir()):
         raise ValueError(f"{folder} is not empty and holds no run: give another folder by --out")
     folder.mkdir(parents=True, exist_ok=True)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, "asked": asked}

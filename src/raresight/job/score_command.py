@@ -10,7 +10,6 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from ..model.folder import load
 from ..model.scoring import Scored, ScoringProgress, score_file
-from .show_command import find_model
 
 __all__ = ["score_with_progress"]
 
@@ -19,7 +18,7 @@ def score_with_progress(
     model: Path, data: Any, out: Path, keep: str | None, console: Console, quiet: bool
 ) -> str:
     """Score a file and say what was written."""
-    loaded = load(find_model(model))
+    loaded = load(model)
     columns = [name.strip() for name in keep.split(",") if name.strip()] if keep else []
     bar = Progress(
         TextColumn("{task.description}"),

@@ -6,43 +6,26 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
+from ..model.folder import MODEL_FILE, Model, find_model, load
 
-from ..model.folder import MODEL_FILE, Model, load
-
-__all__ = ["find_model", "model_facts", "model_table"]
-
-
-def find_model(folder: str | Path) -> Path:
-    """The folder of a model: the one given, or the one inside the folder of a run."""
-    place = Path(folder)
-    inside = place / "model"
-    return inside if not (place / MODEL_FILE).exists() and (inside / MODEL_FILE).exists() else place
+__all__ = ["model_facts", "model_lines"]
 
 
 def model_facts(folder: str | Path) -> dict[str, Any]:
     """`model.json` as it is, after every part has been checked."""
-    place = find_model(folder)
-    load(place)
-    facts: dict[str, Any] = json.loads((place / MODEL_FILE).read_text(encoding="utf-8"))
+    load(folder)
+    facts: dict[str, Any] = json.loads((find_model(folder) / MODEL_FILE).read_text(encoding="utf-8"))
     return facts
 
 
-def model_table(folder: str | Path) -> Table:
-    """The same for people."""
-    place = find_model(folder)
-    model = load(place)
-    facts = model_facts(place)
-    table = Table(show_header=False, box=None, pad_edge=False, padding=(0, 2))
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in _lines(model, facts):
-        table.add_row(name, Text(value))
-    return table
+def model_lines(folder: str | Path) -> list[str]:
+    """The same for people; each line is whole, so that it can be copied."""
+    pairs = _pairs(load(folder), model_facts(folder))
+    width = max(len(name) for name, _ in pairs)
+    return [f"{name:<{width}}  {text}" for name, text in pairs]
 
 
-def _lines(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _pairs(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
     schema, known = model.schema, facts["facts"]
     lines = [
         ("model", model.fitted.candidate.describe()),
@@ -56,15 +39,10 @@ def _lines(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
         )
     data = known.get("data", {})
     if data:
-        lines.append(
-            (
-                "data",
-                f"trained on {data['training_rows']:,} rows, {data['training_positives']:,} positive; judged "
-                f"on {data['test_rows']:,}, {data['test_positives']:,} positive",
-            )
-        )
-    kinds = [f"{column.name} ({column.kind})" for column in schema.columns]
-    lines.append(("columns", _first(kinds, 40)))
+        trained = f"trained on {data['training_rows']:,} rows, {data['training_positives']:,} positive"
+        judged = f"judged on {data['test_rows']:,}, {data['test_positives']:,} positive"
+        lines.append(("data", f"{trained}; {judged}"))
+    lines.append(("columns", _first([f"{column.name} ({column.kind})" for column in schema.columns], 40)))
     if schema.dropped:
         lines.append(("dropped", _first([f"{one.name} ({one.reason})" for one in schema.dropped], 10)))
     lines += [("warning", text) for text in model.fitted.warnings]

@@ -7,6 +7,7 @@ guard against accidents (a changed or truncated file), not against attackers.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import math
@@ -33,7 +34,7 @@ from .blocks import row_blocks
 from .candidate import FAMILIES
 from .families import Fitted
 
-__all__ = ["FORMAT_VERSION", "MODEL_FILE", "Model", "load"]
+__all__ = ["FORMAT_VERSION", "MODEL_FILE", "Model", "find_model", "load"]
 
 Floats = NDArray[np.float64]
 
@@ -131,7 +132,7 @@ class Model:
         _refuse_foreign(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _remove_leftovers(target)
         try:
             unfinished.mkdir()
             self._write(unfinished)
@@ -161,8 +162,17 @@ class Model:
         (folder / MODEL_FILE).write_text(text, encoding="utf-8")
 
 
+def find_model(folder: str | Path) -> Path:
+    """The folder of a model: the one given, or the one inside the folder of a run."""
+    place = Path(folder)
+    inside = place / "model"
+    return inside if not (place / MODEL_FILE).exists() and (inside / MODEL_FILE).exists() else place
+
+
 def load(folder: str | Path) -> Model:
     """Read a model that `Model.save` wrote; predictions then use all cores.
+
+    `folder` may also be that of the run which made the model.
 
     Raises:
         FileNotFoundError: There is no such folder, or a file of the model is missing.
@@ -170,7 +180,7 @@ def load(folder: str | Path) -> Model:
             schema does not fit the native model.
         ImportError: The library of the model's family is not installed.
     """
-    source = Path(folder)
+    source = find_model(folder)
     described = _read_description(source)
     family = described.get("family")
     if family not in FAMILIES:
@@ -252,6 +262,25 @@ def _refuse_foreign(target: Path) -> None:
             f"{target} holds {foreign[0]}, which is not a part of the model there: choose another folder, or "
             "move that file away"
         )
+
+
+def _remove_leftovers(target: Path) -> None:
+    """What processes that are no more left half done."""
+    for suffix in ("unfinished", "replaced"):
+        for left in target.parent.glob(f".{glob.escape(target.name)}.*.{suffix}"):
+            owner = left.name.split(".")[-2]
+            if owner.isdigit() and (int(owner) == os.getpid() or not _is_running(int(owner))):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is somebody else's
+        return True
+    return True
 
 
 def _put_in_place(unfinished: Path, target: Path) -> None:

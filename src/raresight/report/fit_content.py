@@ -22,6 +22,7 @@ from .fit_parts import (
     Reproduction,
     Role,
     RowsUsed,
+    SearchSummary,
     plain,
 )
 
@@ -41,6 +42,7 @@ __all__ = [
     "Reproduction",
     "Role",
     "RowsUsed",
+    "SearchSummary",
     "band_of",
     "curve_of",
     "distribution_of",
@@ -66,10 +68,11 @@ class FitContent:
         importance: Pairs of feature and share, largest first.
         information: What each loss sees in the held-out scores.
         influential: Rows that pull hardest.
-        profile: Rows, positives, prior, rho, duplicates, columns, dropped and warnings of the data, as
-            `raresight.data`'s profile gives them by `to_dict`.
+        profile: Rows, positives, prior, rho, duplicates, columns, dropped and warnings of the training rows,
+            as `raresight.data`'s profile gives them by `to_dict`.
         used: How the rows were divided.
         reproduction: Command, seed, versions and fingerprint.
+        search: How far the search got.
         loss_map_note: Why the map is empty, where it is.
         influential_note: Why there are no influential rows, where there are none.
     """
@@ -89,6 +92,7 @@ class FitContent:
     profile: Mapping[str, Any]
     used: RowsUsed
     reproduction: Reproduction
+    search: SearchSummary
     loss_map_note: str = ""
     influential_note: str = ""
 

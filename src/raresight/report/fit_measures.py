@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..losses import Loss, parse
 from ..metrics import interval, roc_points
-from ..metrics.calibration import calibration_bins
+from ..metrics.calibration import probabilities
 from ..theory import EmpiricalExperiment, explained_fraction, local_index, statistical_information
 from .fit_parts import BandPoint, Bin, Curve, Distribution, InformationRow
 
@@ -95,34 +95,77 @@ def band_of(
     return tuple(found)
 
 
-def reliability_of(y: Any, probability: Any, *, bins: int = 12, level: float = 0.95) -> tuple[Bin, ...]:
-    """Bins with the same number of expected positives each, and exact binomial intervals.
+def reliability_of(y: Any, probability: Any, *, level: float = 0.95) -> tuple[Bin, ...]:
+    """Bins of similar log-odds with exact binomial intervals, at most 12 and, where the events allow, 6.
 
-    Bins of equal rows would put all rare events into the last one. The interval is Clopper and Pearson's.
+    Bins of equal rows would put all rare events into the last one, and bins of equal events would leave out
+    what lies between the bulk and the top. These are as wide as each other on the logarithm of the odds,
+    or wider where it takes that to hold 5 expected positives; 2 are enough in a bin of twice the width, lest
+    it swallow all between the bulk and the top, and a fifth of the rows is enough below the share of
+    positives, where having none says something. Where fewer than 6 bins come of that, fewer than 5 are enough
+    everywhere. No bin ends because of the positives seen in it, which would spoil its interval; that is
+    Clopper and Pearson's.
 
     >>> bins = reliability_of([0] * 98 + [1] * 2, [0.01] * 90 + [0.2] * 10)
     >>> [(round(b.predicted, 3), b.observed, b.count) for b in bins]
     [(0.01, 0.0, 90), (0.2, 0.2, 10)]
     """
+    from scipy.special import logit
+
+    data = probabilities(y, probability, None)
+    order = np.argsort(data.scores, kind="stable")
+    p, labels = data.scores[order].astype(np.float64), np.asarray(data.labels)[order]
+    log_odds = np.clip(logit(p), -40.0, 40.0)
+    # All that is nearly certain stands at one place of the picture, and so in one bin; a few rows far below
+    # the others must not make every bin wide.
+    low, high = float(np.quantile(log_odds, 0.01)), min(float(log_odds[-1]), float(logit(0.95)))
+    edges = np.linspace(low, high, _CELLS + 1) if low < high else np.array([low])
+    cells = np.searchsorted(edges, log_odds, side="right")
+    ones = np.ones(len(p))
+    table = np.stack([np.bincount(cells, weights=each) for each in (ones, p, labels)]).astype(np.float64)
+    groups = max((_merged(table, need) for need in (5, 3, 2, 1)), key=lambda found: min(found.shape[1], 6))
+    return tuple(_bin(rows, expected, seen, (1 - level) / 2) for rows, expected, seen in groups.T)
+
+
+_CELLS = 60
+_NARROWEST = 6  # cells a bin: ten bins across all of them, one at the top and the rest below
+
+
+def _merged(cells: NDArray[np.float64], need: int) -> NDArray[np.float64]:
+    """Neighbouring cells (rows, expected, observed) added from the top down until each bin holds enough."""
+    rows, expected, positives = cells.sum(axis=1)
+    # Before the link all probabilities may be too low or too high: what counts is their share of the whole.
+    scale = positives / expected if expected > 0 else 0.0
+    bins: list[NDArray[np.float64]] = []
+    current, width = np.zeros(3), 0
+    for place in range(cells.shape[1] - 1, -1, -1):
+        current, width = current + cells[:, place], width + 1
+        top = place == cells.shape[1] - 1
+        enough = current[1] * scale >= (need if width < 2 * _NARROWEST else min(need, 2))
+        bulk = current[0] >= rows / 5 and current[1] / current[0] <= expected / rows
+        if (width >= _NARROWEST or top) and (enough or bulk):
+            bins.append(current)
+            current, width = np.zeros(3), 0
+    if current[0] > 0:
+        # What is left at the bottom stands alone if it is most of the rows, else it joins its neighbour.
+        if bins and current[0] < rows / 5:
+            bins[-1] = bins[-1] + current
+        else:
+            bins.append(current)
+    return np.stack(bins[::-1], axis=1)
+
+
+def _bin(rows: float, expected: float, observed: float, tail: float) -> Bin:
     from scipy.stats import beta
 
-    events = int(np.count_nonzero(np.asarray(y)))
-    wanted = max(1, min(bins, events // 5)) if events >= 10 else 2
-    table = calibration_bins(y, probability, bins=wanted, by="events")
-    tail = (1 - level) / 2
-    found = []
-    for rows, expected, observed in zip(table.rows, table.expected, table.observed):
-        missed = rows - observed
-        found.append(
-            Bin(
-                predicted=float(expected / rows),
-                observed=float(observed / rows),
-                low=float(beta.ppf(tail, observed, missed + 1)) if observed > 0 else 0.0,
-                high=float(beta.ppf(1 - tail, observed + 1, missed)) if missed > 0 else 1.0,
-                count=int(rows),
-            )
-        )
-    return tuple(found)
+    missed = rows - observed
+    return Bin(
+        predicted=float(expected / rows),
+        observed=float(observed / rows),
+        low=float(beta.ppf(tail, observed, missed + 1)) if observed > 0 else 0.0,
+        high=float(beta.ppf(1 - tail, observed + 1, missed)) if missed > 0 else 1.0,
+        count=int(rows),
+    )
 
 
 def distribution_of(y: Any, log_odds: Any, *, bins: int = 80) -> Distribution:
@@ -154,7 +197,7 @@ def information_of(
     >>> y = np.repeat([0, 1], [1000, 50])
     >>> rows = information_of(y, random.normal(size=1050) + 2 * y, ["crossentropy", "tbl"], 0.01)
     >>> [row.loss for row in rows]
-    ['crossentropy', 'tbl(alpha=0.8,C=0.5)']
+    ['crossentropy', 'tbl']
     >>> rows[0].explained_fraction < rows[1].explained_fraction
     True
     """
@@ -163,12 +206,14 @@ def information_of(
     rows = []
     for given in losses:
         loss = parse(given) if isinstance(given, str) else given
+        # A text is shown as given, so that it reads as in the other tables.
+        shown = given if isinstance(given, str) else str(loss)
         if not loss.has_unique_minimiser:
-            rows.append(InformationRow(str(loss), None, None, None))
+            rows.append(InformationRow(shown, None, None, None))
             continue
         rows.append(
             InformationRow(
-                str(loss),
+                shown,
                 float(local_index(loss, rho).beta),
                 float(explained_fraction(loss, experiment, prior)),
                 float(statistical_information(loss, experiment, prior)),

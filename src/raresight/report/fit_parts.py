@@ -24,6 +24,7 @@ __all__ = [
     "Reproduction",
     "Role",
     "RowsUsed",
+    "SearchSummary",
 ]
 
 Role = Literal["winner", "baseline", "twin", ""]
@@ -54,7 +55,7 @@ class Answer:
         fpr: The false-positive rate allowed.
         max_fpr: The largest rate that the partial AUC looks at.
         alerts_per_100k: Expected alerts among 100,000 cases.
-        precision: Share of true ones among the alerts.
+        precision: Share of true ones among the alerts; None or NaN where no alert is raised.
         threshold: Where alarms begin, in log-odds.
         threshold_probability: The same as a probability.
         fpr_seen: The false-positive rate of the held-out rows at the threshold.
@@ -73,7 +74,7 @@ class Answer:
     fpr: float
     max_fpr: float
     alerts_per_100k: float
-    precision: float
+    precision: float | None
     threshold: float
     threshold_probability: float
     fpr_seen: float
@@ -206,12 +207,50 @@ class RowsUsed:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What it takes to get the same result again."""
+    """What it takes to get the same result again.
+
+    Attributes:
+        command: The command as typed.
+        seed: Its seed.
+        versions: Libraries and their versions.
+        fingerprint: Hash of the data.
+        exact: Whether the command alone fixes the result: only the number of candidates ended the search.
+    """
 
     command: str
     seed: int
     versions: Mapping[str, str] = field(default_factory=dict)
     fingerprint: str = ""
+    exact: bool = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class SearchSummary:
+    """How far the search got and what ended it.
+
+    Attributes:
+        complete: Candidates evaluated on every fold.
+        pruned: Candidates given up early.
+        failed: Candidates whose fit broke.
+        planned: Candidates asked for; None where only time was to end the search.
+        seconds: How long it took.
+        stopped_by: What ended it.
+
+    >>> SearchSummary(9, 2, 1, 100, 41.0, "interrupted").done
+    12
+    """
+
+    complete: int
+    pruned: int
+    failed: int
+    planned: int | None
+    seconds: float
+    stopped_by: Literal["trials", "budget", "interrupted"]
+
+    @property
+    def done(self) -> int:
+        """Candidates of any outcome."""
+        return self.complete + self.pruned + self.failed
 
 
 def plain(value: Any) -> Any:

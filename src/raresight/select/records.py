@@ -58,9 +58,9 @@ class Task:
 
     @property
     def class_counts(self) -> tuple[int, int]:
-        """Negatives and positives."""
-        positives = int(np.count_nonzero(self.y))
-        return len(self.y) - positives, positives
+        """Negatives and positives; with weights, how many rows they stand for."""
+        counts = np.bincount(np.asarray(self.y, dtype=np.int64), self.weights, minlength=2)
+        return round(float(counts[0])), round(float(counts[1]))
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 
 from ..fit_content import FitContent
 from . import wording as w
+from .search import cut_short
 
 __all__ = ["answer", "plain_answer"]
 
@@ -37,15 +39,16 @@ def answer(content: FitContent) -> str:
 <section id="answer" aria-labelledby="answer-head">
 <h2 id="answer-head" class="lead">At a false-positive budget of {w.short_percent(a.fpr)}, the chosen model
 catches <strong>{w.percent(a.recall.estimate)}</strong> of the positives.</h2>
-<p class="under">{w.span(a.recall)}, measured on {w.count(content.used.test_rows)} held-out rows with
-{w.count(content.used.test_positives)} positives.{_pointer(content)}</p>
+<p class="under">{w.span(a.recall)}, measured on {w.counted(content.used.test_rows, "held-out row")} with
+{w.counted(content.used.test_positives, "positive")}.{_pointer(content)}</p>
+{_no_alert(content)}{_cut_short(content)}
 <dl class="figures">
 {figures}
 </dl>
 <p class="verdict {"good" if a.loss_mattered else "plain"}">{escape(a.loss_sentence)}</p>
 <dl class="pairs">
 <dt>Model</dt><dd>{w.family_name(a.family)}</dd>
-<dt>Loss</dt><dd><code>{w.name(a.loss)}</code></dd>
+<dt>Loss</dt><dd><code>{w.loss(a.loss)}</code></dd>
 <dt>Parameters</dt><dd>{w.parameters(a.parameters) or "the defaults of the family"}</dd>
 <dt>Threshold</dt><dd>{_threshold_words(content)}</dd>
 </dl>
@@ -55,6 +58,8 @@ catches <strong>{w.percent(a.recall.estimate)}</strong> of the positives.</h2>
 def plain_answer(content: FitContent) -> str:
     """The operating point in one sentence, for a browser without scripts."""
     a = content.answer
+    if not _alerts(content):
+        return _no_alert_words(content)
     return (
         f"At a false-positive budget of {w.short_percent(a.fpr)}: recall {w.percent(a.recall.estimate)} "
         f"({w.span(a.recall)}), precision {w.percent(a.precision)}, {w.count(a.alerts_per_100k)} alerts per "
@@ -82,8 +87,31 @@ def _figure(label: str, value: str, note: str) -> str:
     )
 
 
-def _one_in(precision: float) -> str:
+def _one_in(precision: float | None) -> str:
+    if precision is None or math.isnan(precision):
+        return "no alert is raised"
     return f"one alert in {w.count(1 / precision)} is true" if precision > 0 else "no true alert"
+
+
+def _alerts(content: FitContent) -> bool:
+    """Whether any alert is raised; else there is no precision."""
+    precision = content.answer.precision
+    return precision is not None and not math.isnan(precision)
+
+
+def _no_alert_words(content: FitContent) -> str:
+    """What is said in place of figures where the budget leaves no alert."""
+    budget = w.short_percent(content.answer.fpr)
+    return f"No threshold keeps the budget of {budget} without giving up every alert: no alert is raised."
+
+
+def _no_alert(content: FitContent) -> str:
+    return "" if _alerts(content) else f'<p class="warned">{_no_alert_words(content)}</p>'
+
+
+def _cut_short(content: FitContent) -> str:
+    words = cut_short(content.search)
+    return f'<p class="warned">{words}</p>' if words else ""
 
 
 def _threshold_words(content: FitContent) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..fit_content import FitContent
 from ..fit_parts import LeaderRow
 from . import wording as w
+from .search import summary
 from .tables import empty, left_out, sortable_heads, table
 
 __all__ = ["candidates"]
@@ -19,9 +20,11 @@ def candidates(content: FitContent) -> str:
     return f"""
 <section id="candidates" aria-labelledby="candidates-head">
 <h2 id="candidates-head">Candidates</h2>
-<p class="caption">Cross-validated partial AUC up to a false-positive rate of
-{w.short_percent(content.answer.max_fpr)} of every candidate tried; the bar is the paired difference to cross
-entropy with its interval, in hundredths, where it was computed.</p>
+<p id="search-summary">{summary(content.search)}</p>
+<p class="caption">Partial AUC up to a false-positive rate of {w.short_percent(content.answer.max_fpr)} is
+the mean over the folds; the difference to cross entropy, in hundredths and with its paired interval, is taken
+on the out-of-fold scores of all folds together, so the two columns do not subtract. With so many candidates
+some intervals exclude zero by chance; the verdict above rests on the held-out rows.</p>
 {_leaderboard(content)}
 <h3>Map of the loss parameters</h3>
 {_map(content)}
@@ -56,23 +59,27 @@ def _leaderboard(content: FitContent) -> str:
     )
     body = "".join(_candidate(row, reach) for row in shown)
     return table("leaders", "Candidates", head, body, len(shown), "sortable") + left_out(
-        len(rows) - len(shown), "candidates"
+        len(rows) - len(shown), "candidate"
     )
 
 
 def _candidate(row: LeaderRow, reach: float) -> str:
     badge = f' <span class="badge {row.role}">{_ROLES[row.role]}</span>' if row.role else ""
     difference = w.key(row.difference[0] if row.difference else None)
+    # On a phone a row is a card, and each figure carries its label.
     return (
-        f'<tr class="{"role" if row.role else ""}"><td class="n" data-value="{row.rank}">{row.rank}</td>'
-        f'<td data-value="{w.name(row.family)}">{w.family_name(row.family)}</td>'
-        f'<td data-value="{w.name(row.loss)}"><code>{w.name(row.loss)}</code>{badge}'
+        f'<tr class="{"role" if row.role else ""}">'
+        f'<td class="n" data-label="Rank" data-value="{row.rank}">{row.rank}</td>'
+        f'<td data-label="Model" data-value="{w.name(row.family)}">{w.family_name(row.family)}</td>'
+        f'<td data-value="{w.name(row.loss)}"><code>{w.loss(row.loss)}</code>{badge}'
         f'<span class="note parameters">{w.parameters(row.parameters)}</span></td>'
-        f'<td class="n" data-value="{w.key(row.partial_auc)}">{w.decimal(row.partial_auc)}</td>'
-        f'<td class="n" data-value="{w.key(row.recall)}">{w.percent(row.recall)}</td>'
-        f'<td class="difference" data-value="{difference}">{_bar(row.difference, reach)}</td>'
-        f'<td class="n" data-value="{w.key(row.seconds)}">{w.seconds(row.seconds)}</td>'
-        f'<td data-value="{w.name(row.state)}">{w.name(row.state)}</td></tr>'
+        f'<td class="n" data-label="Partial AUC" data-value="{w.key(row.partial_auc)}">'
+        f"{w.decimal(row.partial_auc)}</td>"
+        f'<td class="n" data-label="Recall" data-value="{w.key(row.recall)}">{w.percent(row.recall)}</td>'
+        f'<td class="difference" data-label="Difference to cross entropy (points)" '
+        f'data-value="{difference}">{_bar(row.difference, reach)}</td>'
+        f'<td class="n" data-label="Seconds" data-value="{w.key(row.seconds)}">{w.seconds(row.seconds)}</td>'
+        f'<td data-label="State" data-value="{w.name(row.state)}">{w.name(row.state)}</td></tr>'
     )
 
 

@@ -37,21 +37,20 @@ def data(content: FitContent) -> str:
 
 def _facts(content: FitContent) -> list[tuple[str, str]]:
     profile, used = content.profile, content.used
-    facts: list[tuple[str, str]] = []
-    if profile.get("rows") is not None:
-        facts.append(("Rows", w.count(profile["rows"])))
+    trained = w.count(used.train_rows)
     if profile.get("positives") is not None:
-        facts.append(("Positives", w.count(profile["positives"]) + _rarity(profile.get("prior"))))
+        trained += f" with {w.counted(profile['positives'], 'positive')}{_rarity(profile.get('prior'))}"
+    facts = [
+        ("Rows", w.count(used.train_rows + used.test_rows)),
+        ("Training rows", trained),
+        ("Held-out rows", f"{w.count(used.test_rows)} with {w.counted(used.test_positives, 'positive')}"),
+        ("Split", escape(used.split)),
+    ]
     if profile.get("rho") is not None:
         facts.append(("Odds of a positive (rho)", w.significant(profile["rho"], 3)))
     if profile.get("duplicates") is not None:
-        facts.append(("Duplicate rows", w.count(profile["duplicates"])))
-    return [
-        *facts,
-        ("Training rows", w.count(used.train_rows)),
-        ("Held-out rows", f"{w.count(used.test_rows)} with {w.count(used.test_positives)} positives"),
-        ("Split", escape(used.split)),
-    ]
+        facts.append(("Training rows that repeat another", w.count(profile["duplicates"])))
+    return facts
 
 
 def _rarity(prior: float | None) -> str:
@@ -63,7 +62,7 @@ def _lines(lines: Iterable[str], none: str) -> str:
     if not found:
         return f"<p>{none}</p>"
     items = "".join(f"<li>{w.name(line, 500)}</li>" for line in found[:MOST_LINES])
-    return f'<ul class="words">{items}</ul>{left_out(len(found) - MOST_LINES, "lines")}'
+    return f'<ul class="words">{items}</ul>{left_out(len(found) - MOST_LINES, "line")}'
 
 
 def _columns(columns: Sequence[Mapping[str, Any]]) -> str:
@@ -75,7 +74,7 @@ def _columns(columns: Sequence[Mapping[str, Any]]) -> str:
     shown = columns[:MOST_COLUMNS]
     body = "".join(_column(column) for column in shown)
     return table("column-table", "Columns used", head, body, len(shown), "sortable") + left_out(
-        len(columns) - len(shown), "columns"
+        len(columns) - len(shown), "column"
     )
 
 
@@ -98,7 +97,7 @@ def reproduction(content: FitContent) -> str:
     return f"""
 <section id="reproduce" aria-labelledby="reproduce-head">
 <h2 id="reproduce-head">How to reproduce</h2>
-<p>The same command on the same data, with the same versions, gives the same model.</p>
+<p>{_repeats(content)}</p>
 <pre><code>{escape(r.command)}</code></pre>
 <dl class="pairs">
 <dt>Seed</dt><dd>{r.seed}</dd>
@@ -106,3 +105,15 @@ def reproduction(content: FitContent) -> str:
 <dt>Versions</dt><dd><ul class="inline">{versions or "<li>not recorded</li>"}</ul></dd>
 </dl>
 </section>"""
+
+
+def _repeats(content: FitContent) -> str:
+    """Whether the command gives the same model again, and what does where it may not."""
+    if content.reproduction.exact:
+        return "The same command on the same data, with the same versions, gives the same model."
+    search = content.search
+    cause = "was interrupted" if search.stopped_by == "interrupted" else "was limited by time"
+    return (
+        f"The search {cause}, so another run may get further; with <code>--trials {search.done}</code> and "
+        "the same seed the outcome is the same."
+    )

@@ -35,32 +35,27 @@ def _importance(content: FitContent) -> str:
     width = min(max(len(feature) for feature, _ in shown), 40) + 3
     return (
         f'<table class="importance" style="--names:{width}ch"><tbody>{rows}</tbody></table>'
-        f"{left_out(len(content.importance) - len(shown), 'features')}"
+        f"{left_out(len(content.importance) - len(shown), 'feature')}"
     )
 
 
 def evidence(content: FitContent) -> str:
     """The section of statistical information and influential rows."""
     rho = content.profile.get("rho") or content.curve.positives / content.curve.negatives
+    negatives = round(1 / rho) if rho < 0.1 else 1 / rho
     return f"""
 <section id="evidence" aria-labelledby="evidence-head">
 <h2 id="evidence-head">Evidence behind the choice</h2>
-<div class="halves">
-<div>
 <h3>Statistical information</h3>
 <p class="caption">What each loss still sees in the held-out scores at odds of one positive to
-{w.count(1 / rho)} negatives. The index is the power of the odds with which a loss loses sight of the
+{w.count(negatives)} negatives. The index is the power of the odds with which a loss loses sight of the
 positives as they get rarer: the smaller, the longer it sees them. The explained fraction is the share of the
 risk that looking at the scores removes, compared with knowing only how rare the positives are.</p>
 {_information(content)}
-</div>
-<div>
 <h3>Rows with the largest influence</h3>
 <p class="caption">Training rows that pull hardest on the fit; a label that contradicts the probability may be
 wrong, so look at these rows first.</p>
 {_influential(content)}
-</div>
-</div>
 </section>"""
 
 
@@ -70,7 +65,7 @@ def _information(content: FitContent) -> str:
         return empty("Statistical information was not computed.")
     head = heads(("Loss", ""), ("Index", "n"), ("Explained fraction", "n"), ("Information", "n"))
     body = "".join(
-        f'<tr><td><code>{w.name(row.loss)}</code></td><td class="n">{w.decimal(row.index, 3)}</td>'
+        f'<tr><td><code>{w.loss(row.loss)}</code></td><td class="n">{w.decimal(row.index, 3)}</td>'
         f'<td class="n">{w.percent(row.explained_fraction)}</td>'
         f'<td class="n">{"none" if row.information is None else f"{row.information:.3g}"}</td></tr>'
         for row in rows

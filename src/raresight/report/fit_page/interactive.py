@@ -37,6 +37,7 @@ The figures are those of the held-out rows at the threshold that results.</p>
 </form>
 <div class="outcome">
 <p id="set-by" class="set-by" aria-live="polite"></p>
+<p id="no-alert" class="warned" aria-live="polite"></p>
 <dl class="figures">
 {_output("Recall", "recall", "recall-note", "caught")}
 {_output("Precision", "precision", "precision-note")}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from .wording import counted
+
 __all__ = ["empty", "heads", "left_out", "sortable_heads", "table"]
 
 # How many rows a table shows before its button is pressed; page.css hides the others.
@@ -35,7 +37,11 @@ def table(identity: str, label: str, head: str, body: str, rows: int, kind: str 
 
 
 def left_out(rows: int, what: str) -> str:
-    return f'<p class="note">{rows:,} further {what} are not shown here.</p>' if rows > 0 else ""
+    """How many of the things named, in the singular, are not shown."""
+    if rows <= 0:
+        return ""
+    verb = "is" if rows == 1 else "are"
+    return f'<p class="note">{counted(rows, f"further {what}")} {verb} not shown here.</p>'
 
 
 def empty(why: str) -> str:

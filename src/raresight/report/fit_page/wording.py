@@ -9,9 +9,11 @@ from typing import Any
 
 __all__ = [
     "count",
+    "counted",
     "decimal",
     "family_name",
     "key",
+    "loss",
     "name",
     "number",
     "parameters",
@@ -41,6 +43,15 @@ def name(text: Any, longest: int = LONGEST_NAME) -> str:
     if len(shown) > longest:
         shown = shown[: longest - 1] + "\u2026"
     return escape(shown)
+
+
+def loss(text: str) -> str:
+    """A loss, safe in HTML, that may break after each comma.
+
+    >>> loss("tbl(alpha=0.8,C=0.5)")
+    'tbl(alpha=0.8,<wbr>C=0.5)'
+    """
+    return name(text).replace(",", ",<wbr>")
 
 
 def family_name(family: str) -> str:
@@ -89,6 +100,15 @@ def count(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "none"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else significant(value, 3)
+
+
+def counted(value: float, noun: str) -> str:
+    """A number of things with their noun, which takes an s unless it is one thing.
+
+    >>> counted(1, "positive"), counted(1200, "positive")
+    ('1 positive', '1,200 positives')
+    """
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
 
 def decimal(value: float | None, places: int = 4) -> str:

@@ -2,7 +2,7 @@
 // colours of the theme and whether the page is narrow.
 const charts = (() => {
   "use strict";
-  const { percent, shortPercent, count } = numbers;
+  const { percent, shortPercent, count, counted } = numbers;
 
   // Plotly reads a few tags in its text; a name must stay a name.
   function plain(text) {
@@ -145,10 +145,11 @@ const charts = (() => {
 
   function reliability(content, state, look) {
     const groups = [
-      ["before the link", content.reliability.before, look.orange, "circle-open"],
-      ["after the link", content.reliability.after, look.blue, "circle"],
+      // Large and open below, small and filled above: both are seen where they fall together.
+      { name: "before the link", rows: content.reliability.before, colour: look.orange, symbol: "diamond-open", size: 13, bar: 4, barColour: look.orangeBand },
+      { name: "after the link", rows: content.reliability.after, colour: look.blue, symbol: "circle", size: 7, bar: 1.4, barColour: look.blue },
     ];
-    const bins = groups.flatMap(([, rows]) => rows);
+    const bins = groups.flatMap((group) => group.rows);
     // A lower end may be next to nothing; it may run out of the picture, a point may not.
     const lowest = Math.min(0.1, ...bins.flatMap((b) => [b.predicted, b.observed, b.high]).filter((v) => v > 1e-12));
     const floor = 10 ** Math.floor(Math.log10(lowest) - 0.15);
@@ -156,22 +157,22 @@ const charts = (() => {
       x: [floor, 1], y: [floor, 1], mode: "lines", name: "perfect", hoverinfo: "skip",
       line: { color: look.soft, width: 1, dash: "dot" },
     }];
-    for (const [name, rows, colour, symbol] of groups) {
+    for (const { name, rows, colour, symbol, size, bar, barColour } of groups) {
       const height = (b) => (b.observed > 0 ? b.observed : b.high);
       data.push({
-        x: rows.map((b) => Math.max(b.predicted, floor)), y: rows.map(height), mode: "markers", name,
+        x: rows.map((b) => Math.max(b.predicted, floor)), y: rows.map(height), mode: "markers", name, cliponaxis: false,
         marker: {
-          color: colour, size: 8, symbol: rows.map((b) => (b.observed > 0 ? symbol : "triangle-down-open")),
+          color: colour, size, symbol: rows.map((b) => (b.observed > 0 ? symbol : "triangle-down-open")),
           line: { color: colour, width: 2 },
         },
         error_y: {
-          type: "data", symmetric: false, color: colour, thickness: 1.2, width: 0,
+          type: "data", symmetric: false, color: barColour, thickness: bar, width: 0,
           array: rows.map((b) => b.high - height(b)),
           arrayminus: rows.map((b) => height(b) - Math.max(b.low, floor)),
         },
-        customdata: rows.map((b) => [percent(b.predicted), percent(b.observed), percent(b.low), percent(b.high), count(b.count)]),
+        customdata: rows.map((b) => [percent(b.predicted), percent(b.observed), percent(b.low), percent(b.high), counted(b.count, "row")]),
         hovertemplate: "predicted %{customdata[0]}<br>observed %{customdata[1]} (%{customdata[2]} to %{customdata[3]})"
-          + "<br>%{customdata[4]} rows<extra>" + name + "</extra>",
+          + "<br>%{customdata[4]}<extra>" + name + "</extra>",
       });
     }
     const range = [Math.log10(floor) - 0.12, 0.12];

@@ -30,9 +30,14 @@ const numbers = (() => {
     return rest === undefined ? grouped : `${grouped}.${rest}`;
   }
 
+  // "1 row", "2 rows".
+  function counted(x, noun) {
+    return `${count(x)} ${noun}${x === 1 ? "" : "s"}`;
+  }
+
   function signed(x, places) {
     return `${x < 0 ? "\u2212" : ""}${Math.abs(x).toFixed(places)}`;
   }
 
-  return { percent, shortPercent, count, signed };
+  return { percent, shortPercent, count, counted, signed };
 })();

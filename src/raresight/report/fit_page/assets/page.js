@@ -1,7 +1,7 @@
 // The page: reads what was written into it, keeps the state of the explorer, draws and follows.
 (() => {
   "use strict";
-  const { percent, shortPercent, count, signed } = numbers;
+  const { percent, shortPercent, count, counted, signed } = numbers;
   const $ = (id) => document.getElementById(id);
   const root = document.documentElement;
 
@@ -73,16 +73,19 @@
     set("out-recall", percent(now.recall));
     const within = explorer.bandAt(content.band, state.by === "budget" ? state.budget : now.fpr);
     set("out-recall-note", within ? `${percent(content.level, 2)} interval about ${percent(within.low)} to ${percent(within.high)}` : "");
-    set("out-caught", `${count(curve.tp[state.index])} of ${count(curve.positives)} held-out positives`);
+    set("out-caught", `${count(curve.tp[state.index])} of ${counted(curve.positives, "held-out positive")}`);
     set("out-precision", percent(now.precision));
-    set("out-precision-note", now.precision > 0 ? `one alert in ${count(1 / now.precision)} is true` : "no true alert");
+    set("out-precision-note", now.alertShare === 0 ? "no alert is raised"
+      : now.precision > 0 ? `one alert in ${count(1 / now.precision)} is true` : "no true alert");
+    const kept = { budget: "keeps this budget", capacity: "keeps this capacity", cost: "costs less" }[state.by];
+    set("no-alert", now.alertShare === 0 ? `No threshold ${kept} without giving up every alert: no alert is raised.` : "");
     set("out-fpr", percent(now.fpr));
-    set("out-fpr-note", `${count(curve.fp[state.index])} of ${count(curve.negatives)} held-out negatives`);
+    set("out-fpr-note", `${count(curve.fp[state.index])} of ${counted(curve.negatives, "held-out negative")}`);
     set("out-alerts", count(now.alertShare * 1e5));
     const daily = now.alertShare * state.volume;
     set("out-daily", state.volume > 0 ? count(daily) : "none");
     const over = daily - state.capacity;
-    set("out-daily-note", !(state.capacity >= 0) ? `of ${count(state.volume)} cases`
+    set("out-daily-note", !(state.capacity >= 0) ? `of ${counted(state.volume, "case")}`
       : over > 1e-9 ? `${count(over)} over the capacity` : `within the capacity of ${count(state.capacity)}`);
     const priced = state.missCost >= 0 && state.falseAlarmCost >= 0;
     const cost = priced ? explorer.costOf(curve, state.index, state.prior, state.missCost, state.falseAlarmCost) : NaN;
@@ -91,7 +94,7 @@
     set("out-threshold", main);
     set("out-threshold-note", note);
     set("set-by", state.by === "capacity"
-      ? `Set by the capacity of ${count(state.capacity)} alerts a day.`
+      ? `Set by the capacity of ${counted(state.capacity, "alert")} a day.`
       : state.by === "cost" ? "Set by the lowest expected cost." : `Set by a false-positive budget of ${budgetText(state.budget)}.`);
     const thinned = !explorer.isExact(curve, state.index);
     set("thinned", thinned ? `At rates from ${percent(curve.exactToFpr)} on the page keeps only some of the thresholds: the figures are `

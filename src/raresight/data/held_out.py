@@ -1,0 +1,116 @@
+"""What may be wrong with the rows that judge: too few, known from training, or of another kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raresight.data.repeats import count_shared
+from raresight.data.schema import Schema
+
+_FEW_POSITIVES = 10
+_REPEATED = 0.001
+_UNSEEN = 0.05
+_NAMED = 3
+
+
+def on_few(labels: NDArray[Any], fpr: float, max_fpr: float) -> list[str]:
+    """What cannot be told because the test rows have too few of a class.
+
+    Example:
+        >>> on_few(np.array([1] + [0] * 2000), fpr=0.01, max_fpr=0.1)
+        ['the test rows have only 1 positive; the recall measured there is a rough guess']
+    """
+    positives = int(labels.sum())
+    negatives = len(labels) - positives
+    seen = counted(negatives, "negative")
+    warnings = []
+    if positives < _FEW_POSITIVES:
+        warnings.append(
+            f"the test rows have only {counted(positives, 'positive')}; "
+            "the recall measured there is a rough guess"
+        )
+    alarms = fpr * negatives
+    if alarms < 1:
+        warnings.append(
+            f"the test rows have {seen}, so not even one false alarm is expected at the "
+            f"false-positive rate {fpr:g}: the recall there cannot be told; "
+            f"at least {round(10 / fpr)} negatives are needed"
+        )
+    elif alarms < 10:
+        warnings.append(
+            f"the test rows have {seen}, so about {alarms:.2g} false alarms are expected at "
+            f"the false-positive rate {fpr:g}: the recall there is rough; "
+            f"{round(10 / fpr)} negatives would tell"
+        )
+    if max_fpr * negatives < 1 <= max_fpr / fpr:
+        warnings.append(
+            f"candidates are compared up to the false-positive rate {max_fpr:g}, but the test rows have only "
+            f"{seen}: too few to tell one from another"
+        )
+    return warnings
+
+
+def on_shared(
+    X: NDArray[Any],
+    y: NDArray[Any],
+    test: NDArray[Any],
+    test_labels: NDArray[Any],
+    *,
+    few_different: bool,
+) -> list[str]:
+    """Whether rows that judge were learned from.
+
+    Args:
+        few_different: Whether most training rows repeat another one; then shared rows need not mean that the
+            test file is the training data.
+    """
+    shared, total = count_shared(X, y, test, test_labels), len(test_labels)
+    if shared <= _REPEATED * total:
+        return []
+    share = f"{shared / total:.1%}" if shared < 0.01 * total else f"{shared / total:.0%}"
+    said = f"{shared} of the {total} test rows are also among the training rows ({share}): "
+    seems = shared > total / 2 and not few_different
+    end = "the result flatters the model"
+    return [said + end + ("; the test file seems to be the training data" if seems else "")]
+
+
+def on_unseen(schema: Schema, X: NDArray[Any], test: NDArray[Any]) -> list[str]:
+    """Whether many test rows hold a level that no training row has.
+
+    An unknown level has no code and is NaN in the matrix, as a missing value is. It counts where training
+    has less than half as many.
+    """
+    unseen = []
+    for position, size in zip(schema.categorical, schema.n_categories, strict=True):
+        known, met = X[:, position], test[:, position]
+        levels = np.zeros(size, dtype=bool)
+        levels[known[~np.isnan(known)].astype(np.intp)] = True
+        coded = met[~np.isnan(met)].astype(np.intp)
+        share = float((~levels[coded]).sum()) / max(len(met), 1)
+        absent, absent_before = float(np.isnan(met).mean()), float(np.isnan(known).mean())
+        if absent_before < absent / 2:
+            share += absent
+        if share > _UNSEEN:
+            unseen.append((schema.feature_names[position], share))
+    if not unseen:
+        return []
+    unseen.sort(key=lambda one: -one[1])
+    shown = ", ".join(f"{name!r} ({share:.0%})" for name, share in unseen[:_NAMED])
+    more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
+    return [
+        f"test rows hold a level that no training row has, or no value, in {shown}{more}; "
+        "the model knows nothing of these"
+    ]
+
+
+def counted(count: int, name: str) -> str:
+    """A number with its noun.
+
+    Example:
+        >>> counted(1, "positive"), counted(0, "positive")
+        ('1 positive', '0 positives')
+    """
+    return f"{count} {name}{'' if count == 1 else 's'}"

@@ -1,0 +1,140 @@
+"""What the page says of the search, of its repetition, of a budget without alerts, and of single things."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from raresight.report.fit_content import SearchSummary, curve_of
+from raresight.report.fit_page import write_fit_page
+from report.fit_page_browser import Opened
+
+
+def words(content, tmp_path, section=""):
+    """The text of the page, or of one section, without its tags."""
+    text = write_fit_page(content, tmp_path / "page.html").read_text(encoding="utf-8")
+    body = text[text.index("<main>") : text.index("</main>")]
+    if section:
+        body = re.search(f'<section id="{section}".*?</section>', body, re.DOTALL)[0]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", body)).replace("\u00a0", " ")
+
+
+def test_caption_says_why_the_columns_do_not_subtract(content, tmp_path):
+    shown = words(content, tmp_path, "candidates")
+    assert "is the mean over the folds" in shown
+    assert "so the two columns do not subtract." in shown
+    assert "With so many candidates some intervals exclude zero by chance" in shown
+    assert "the verdict above rests on the held-out rows." in shown
+
+
+@pytest.mark.parametrize(
+    ("search", "sentence"),
+    [
+        (SearchSummary(9, 2, 1, 100, 20.0, "interrupted"), "was interrupted after 12 of 100 candidates."),
+        (SearchSummary(1, 0, 0, None, 2.0, "interrupted"), "was interrupted after 1 candidate."),
+        (SearchSummary(50, 3, 0, None, 60.0, "budget"), "ended with its time, after 53 candidates."),
+        (SearchSummary(50, 3, 0, 90, 60.0, "budget"), "ended with its time, after 53 of 90 candidates."),
+    ],
+)
+def test_search_cut_short_is_said_in_the_answer_and_at_the_candidates(content, tmp_path, search, sentence):
+    cut = replace(content, search=search)
+    for section in ("answer", "candidates"):
+        assert f"The search {sentence}" in words(cut, tmp_path, section)
+
+
+def test_whole_search_is_summed_up_at_the_candidates_alone(content, tmp_path):
+    whole = replace(content, search=SearchSummary(40, 9, 1, 50, 38.2, "trials"))
+    summary = "50 candidates in 38.2 seconds: 40 evaluated to the end, 9 given up early, 1 failed."
+    shown = words(whole, tmp_path)
+    assert summary in shown
+    assert shown.index(summary) < shown.index("Difference to cross entropy (points)")
+    assert "The search" not in shown
+
+
+def test_repetition_is_promised_only_where_it_holds(content, tmp_path):
+    promise = "The same command on the same data, with the same versions, gives the same model."
+    assert promise in words(content, tmp_path, "reproduce")
+    inexact = replace(
+        content,
+        reproduction=replace(content.reproduction, exact=False),
+        search=SearchSummary(50, 3, 0, None, 60.0, "budget"),
+    )
+    shown = words(inexact, tmp_path, "reproduce")
+    assert promise not in shown
+    assert (
+        "The search was limited by time, so another run may get further; with --trials 53 and the same seed "
+        "the outcome is the same." in shown
+    )
+
+
+def test_one_positive_is_one_positive(content, tmp_path):
+    single = replace(
+        content,
+        used=replace(content.used, test_positives=1),
+        profile={**content.profile, "positives": 1},
+        importance=tuple((f"V{i}", 1 / 21) for i in range(21)),
+    )
+    shown = words(single, tmp_path)
+    assert "held-out rows with 1 positive." in shown
+    assert shown.count("with 1 positive") == 3
+    assert not re.search(r"\b1 positives", shown)
+    assert "1 further feature is not shown here." in shown
+
+
+@pytest.fixture(scope="module")
+def silent(content):
+    """The highest score is a negative's, so that the budget leaves no alert."""
+    y, log_odds = np.repeat([0, 1], [100, 1]), np.append(np.arange(100.0), 50.5)
+    answer = replace(
+        content.answer,
+        fpr=0.001,
+        precision=float("nan"),
+        alerts_per_100k=0.0,
+        threshold=float(np.nextafter(99.0, np.inf)),
+        threshold_probability=1.0,
+        fpr_seen=0.0,
+    )
+    return replace(content, answer=answer, curve=curve_of(y, log_odds), band=())
+
+
+@pytest.mark.parametrize("precision", [float("nan"), None])
+def test_budget_without_an_alert_is_said_plainly(silent, tmp_path, precision):
+    quiet = replace(silent, answer=replace(silent.answer, precision=precision))
+    sentence = "No threshold keeps the budget of 0.1 % without giving up every alert: no alert is raised."
+    for section in ("answer", "explorer"):
+        shown = words(quiet, tmp_path, section)
+        assert sentence in shown
+        assert not re.search(r"\bnan\b", shown, re.IGNORECASE)
+
+
+def test_explorer_says_that_no_alert_is_raised(browser, silent, tmp_path):
+    opened = Opened(browser, write_fit_page(silent, tmp_path / "silent.html"))
+    assert opened.text("out-precision-note") == "no alert is raised"
+    assert opened.text("no-alert") == (
+        "No threshold keeps this budget without giving up every alert: no alert is raised."
+    )
+    assert opened.text("out-caught") == "0 of 1 held-out positive"
+    opened.fill("budget", "60 %")
+    assert opened.text("no-alert") == ""
+    assert opened.text("out-precision-note").endswith("is true")
+    opened.fill("capacity", "0")
+    assert opened.text("no-alert").startswith(
+        "No threshold keeps this capacity without giving up every alert"
+    )
+    assert "NaN" not in opened.page.locator("body").inner_text()
+    assert opened.complaints == []
+    opened.context.close()
+
+
+def test_both_reliabilities_are_seen_where_they_fall_together(page):
+    before, after = page.page.evaluate(
+        "document.getElementById('chart-reliability').data.filter(t => t.name.includes('the link'))"
+        ".map(t => ({size: t.marker.size, symbols: t.marker.symbol, colour: t.marker.color}))"
+    )
+    assert before["size"] >= after["size"] + 5
+    assert all(symbol.endswith("-open") for symbol in before["symbols"])
+    assert "circle" in after["symbols"]
+    assert before["colour"] != after["colour"]
