@@ -146,7 +146,7 @@ def loss_verdict(winner: Candidate, judged: Judged) -> tuple[bool, str]:
     if baseline.high < 0:
         return False, (
             f"The search did not help here: {won} cross entropy {plain} has {_points(baseline)} of partial "
-            "AUC more. Take that one."
+            "AUC more: the simpler model is the better bet."
         )
     if twin.high < 0:
         return False, (
@@ -179,7 +179,7 @@ def _of_one(name: str, found: Comparison) -> tuple[bool, str]:
     if found.high < 0:
         return False, (
             f"The loss did not help here: {name} won in cross-validation, but on the held-out rows cross "
-            f"entropy has {_points(found)} of partial AUC more ({_span(found)}). Take that one."
+            f"entropy has {_points(found)} of partial AUC more ({_span(found)}): the better bet."
         )
     return False, (
         f"The loss did not matter here: {name} won in cross-validation, but chance explains what it gained; "
@@ -193,7 +193,7 @@ def _what_tuning_did(found: Comparison) -> str:
     if found.low > 0:
         return f"Its parameters gained {told} over the defaults."
     if found.high < 0:
-        return f"Its parameters lost {told} to the defaults: take those."
+        return f"Its parameters lost {told} to the defaults: those are the better bet."
     return (
         "Its parameters made no difference to the defaults that chance would not explain: "
         f"{_signed(found.difference)} points of partial AUC on the held-out rows ({_span(found)})."
