@@ -6,9 +6,9 @@ import json
 import sys
 
 import pytest
-from hostile_tables import CASES
 
 import raresight
+from hostile_tables import CASES
 from raresight import cli
 
 pytest.importorskip("optuna")
