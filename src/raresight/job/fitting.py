@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..model.folder import Model
+from ..model.versions import versions_of
 from ..select.interrupts import Interrupts
 from ..select.leaderboard import baseline_of, leaderboard
 from ..select.search import Found, Limits, Progress, Task, search
@@ -26,7 +27,6 @@ from .options import Options, make_options
 from .result import FitResult
 from .rows import Rows, SearchRows, describe_split, read_rows, search_rows
 from .run_folder import check_place, open_run
-from .versions import versions_of
 
 __all__ = ["Step", "fit"]
 
@@ -259,13 +259,14 @@ def _conclude(
         split=describe_split(options, test),
         command=command,
         options=options,
-        versions=versions_of(space.families),
+        versions=versions_of([*_LIBRARIES, *space.families]),
         fingerprint=rows.fingerprint,
         made=made,
         seconds=clock.perf_counter() - begun,
     )
 
 
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "pyarrow", "optuna")
 _THRESHOLD_FACTS = ("log_odds", "fpr_seen", "fpr_bound", "safe", "safe_recall")
 
 

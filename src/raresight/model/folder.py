@@ -12,11 +12,9 @@ import hashlib
 import json
 import math
 import os
-import platform
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +31,7 @@ from ..linear.threads import in_threads
 from .blocks import row_blocks
 from .candidate import FAMILIES
 from .families import Fitted
+from .versions import versions_of
 
 __all__ = ["FORMAT_VERSION", "MODEL_FILE", "Model", "find_model", "load"]
 
@@ -41,8 +40,6 @@ Floats = NDArray[np.float64]
 MODEL_FILE = "model.json"
 FORMAT = "raresight.model"
 FORMAT_VERSION = 1
-
-_LIBRARIES = {"linear": (), "lightgbm": ("lightgbm",), "xgboost": ("xgboost", "xgboost-cpu")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +148,7 @@ class Model:
             "threshold": float(self.threshold),
             "fpr": float(self.fpr),
             "facts": _plain(self.facts, "facts"),
-            "versions": _versions(self.fitted.candidate.family),
+            "versions": versions_of(["numpy", self.fitted.candidate.family]),
             "schema": self.schema.to_dict(),
             "parts": {name: _sha256(folder / name) for name in parts},
         }
@@ -297,16 +294,6 @@ def _put_in_place(unfinished: Path, target: Path) -> None:
         aside.rename(target)
         raise
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def _versions(family: str) -> dict[str, str]:
-    found = {"raresight": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    for name in _LIBRARIES[family]:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _sha256(path: Path) -> str:
