@@ -1,0 +1,257 @@
+"""Layers of K replicas: stacked weights, batched products, grouped convolution, batch norm of each replica.
+
+Nothing in a layer mixes replicas, forward or backward: if one becomes NaN the others do not notice.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["BatchNorm", "Conv3x3", "GhostBatchNorm", "ImageBatchNorm", "Linear", "ReplicaLayer", "ReplicaNet"]
+
+
+class ReplicaLayer(nn.Module, ABC):
+    """A layer with weights of its own; each is a stack of shape (K, ...)."""
+
+    @abstractmethod
+    def reset_replica(self, k: int, generator: torch.Generator) -> None:
+        """Draw the first weights of replica k."""
+
+
+class ReplicaNet(nn.Module, ABC):
+    """A stack of nets. Its last layer is `head`, a `Linear` whose bias (K, outputs) may start at a prior.
+
+    Replica k starts from the weights of the same net alone with `seeds=(seeds[k],)`. Seeds are 0 to K-1
+    unless given.
+    """
+
+    head: Linear
+
+    def __init__(self, replicas: int, seeds: Sequence[int] | None, outputs: int) -> None:
+        super().__init__()
+        if replicas < 1 or outputs < 1:
+            raise ValueError(
+                f"a net needs at least 1 replica and 1 output, but got replicas={replicas}, outputs={outputs}"
+            )
+        self.replicas, self.outputs = replicas, outputs
+        self.seeds = tuple(range(replicas)) if seeds is None else tuple(seeds)
+        if len(self.seeds) != replicas:
+            raise ValueError(f"{len(self.seeds)} seeds were given for {replicas} replicas: give one for each")
+
+    def reset_parameters(self) -> None:
+        """Draw the first weights: each replica by its own generator, layer by layer in the order of building.
+
+        The draws are float64 on the CPU, so that they depend neither on the device nor on the precision.
+        """
+        for k, seed in enumerate(self.seeds):
+            generator = torch.Generator().manual_seed(seed)
+            for layer in self.modules():
+                if isinstance(layer, ReplicaLayer):
+                    layer.reset_replica(k, generator)
+
+    def replica(self, k: int) -> Self:
+        """A copy of replica k as a net alone, with its weights, running statistics, mode and device."""
+        if not 0 <= k < self.replicas:
+            raise IndexError(f"replica {k} was asked for, but there are 0 to {self.replicas - 1}")
+        like = self.head.weight
+        alone = self._alone(self.seeds[k]).to(device=like.device, dtype=like.dtype)
+        alone.load_state_dict({name: stack[k : k + 1] for name, stack in self.state_dict().items()})
+        return alone.train(self.training)
+
+    @abstractmethod
+    def _alone(self, seed: int) -> Self:
+        """The same architecture with one replica."""
+
+    def _checked_input(self, x: Tensor, row_shape: tuple[int | None, ...]) -> Tensor:
+        """The input, if it is (N, *row_shape) or (K, N, *row_shape); None stands for any size."""
+        rows = len(row_shape)
+        fits = x.dim() in (rows + 1, rows + 2) and all(
+            wanted in (None, seen) for wanted, seen in zip(row_shape, x.shape[-rows:])
+        )
+        if not fits or (x.dim() == rows + 2 and x.shape[0] != self.replicas):
+            row = ", ".join("any" if size is None else str(size) for size in row_shape)
+            raise ValueError(
+                f"the input must have shape (N, {row}) for all replicas or ({self.replicas}, N, {row}), "
+                f"but has {tuple(x.shape)}"
+            )
+        return x
+
+    def _scores(self, features: Tensor) -> Tensor:
+        """Features (K, N, F) to scores (K, N), or (K, N, classes)."""
+        scores: Tensor = self.head(features)
+        return scores.squeeze(-1) if self.outputs == 1 else scores
+
+
+class Linear(ReplicaLayer):
+    """x W' + b for each replica: (K, N, in) or (N, in) to (K, N, out).
+
+    Weights start normal with variance gain/in (He: gain 2, before a ReLU), biases at zero.
+    """
+
+    def __init__(
+        self, replicas: int, in_features: int, out_features: int, *, bias: bool = True, gain: float = 2.0
+    ) -> None:
+        super().__init__()
+        self.gain = gain
+        self.weight = nn.Parameter(torch.zeros(replicas, out_features, in_features))
+        self.bias = nn.Parameter(torch.zeros(replicas, out_features)) if bias else None
+
+    def reset_replica(self, k: int, generator: torch.Generator) -> None:
+        _draw_normal(self.weight, k, self.gain, generator)
+        if self.bias is not None:
+            _fill(self.bias, k, 0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        stacked = x.expand(len(self.weight), *x.shape[-2:])
+        if self.bias is None:
+            return torch.bmm(stacked, self.weight.mT)
+        return torch.baddbmm(self.bias.unsqueeze(1), stacked, self.weight.mT)
+
+
+class Conv3x3(ReplicaLayer):
+    """A 3 x 3 convolution of each replica, as one grouped convolution over the channels of all.
+
+    From (N, K, in, H, W) to (N, K, out, H', W'), H' = H/stride rounded up. An input (N, in, H, W) is the same
+    for all replicas; then one plain convolution gives the channels of all.
+    """
+
+    def __init__(self, replicas: int, in_channels: int, out_channels: int, *, stride: int = 1) -> None:
+        super().__init__()
+        self.replicas, self.stride = replicas, stride
+        self.weight = nn.Parameter(torch.zeros(replicas, out_channels, in_channels, 3, 3))
+
+    def reset_replica(self, k: int, generator: torch.Generator) -> None:
+        _draw_normal(self.weight, k, 2.0, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        is_shared = x.dim() == 4
+        out = F.conv2d(
+            x if is_shared else x.flatten(1, 2),
+            self.weight.flatten(0, 1),
+            stride=self.stride,
+            padding=1,
+            groups=1 if is_shared else self.replicas,
+        )
+        return out.view(len(out), self.replicas, -1, *out.shape[2:])
+
+
+class BatchNorm(ReplicaLayer):
+    """Batch norm of the features of each replica: (K, N, C) to (K, N, C).
+
+        (x - m) / sqrt(v + epsilon) * weight + bias
+
+    with m and v = mean((x - m)^2) over the batch in training, running means of them otherwise. The variance
+    is taken in two passes: mean(x^2) - m^2 loses all digits where the mean is large beside the deviation.
+    bfloat16 and float16 are normalised in float32.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, replicas: int, features: int, *, momentum: float = 0.1, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.momentum, self.epsilon = momentum, epsilon
+        self.weight = nn.Parameter(torch.ones(replicas, features))
+        self.bias = nn.Parameter(torch.zeros(replicas, features))
+        self.register_buffer("running_mean", torch.zeros(replicas, features))
+        self.register_buffer("running_var", torch.ones(replicas, features))
+
+    def reset_replica(self, k: int, generator: torch.Generator) -> None:
+        for stack, start in ((self.weight, 1), (self.bias, 0), (self.running_mean, 0), (self.running_var, 1)):
+            _fill(stack, k, start)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._normalise(x, batch_axes=(1,), feature_shape=(x.shape[0], 1, x.shape[2]))
+
+    def _normalise(self, x: Tensor, batch_axes: tuple[int, ...], feature_shape: tuple[int, ...]) -> Tensor:
+        """`feature_shape` is that of weight and bias beside x."""
+        if not self.training:
+            mean, variance = self.running_mean.view(feature_shape), self.running_var.view(feature_shape)
+            return self._scaled(_widened(x) - mean, variance, feature_shape).to(x.dtype)
+        centred, mean, variance = _moments(x, batch_axes)
+        count = x.numel() // mean.numel()
+        self._record(mean.view_as(self.bias), variance.view_as(self.bias) * (count / (count - 1)))
+        return self._scaled(centred, variance, feature_shape).to(x.dtype)
+
+    def _scaled(self, centred: Tensor, variance: Tensor, feature_shape: tuple[int, ...]) -> Tensor:
+        scale = self.weight.view(feature_shape) * torch.rsqrt(variance + self.epsilon)
+        return centred * scale + self.bias.view(feature_shape)
+
+    def _record(self, mean: Tensor, variance: Tensor) -> None:
+        """Move the running statistics towards those of a batch; `variance` is the unbiased one."""
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
+
+
+class ImageBatchNorm(BatchNorm):
+    """Batch norm of the channels of each replica, over images and places: (N, K, C, H, W)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._normalise(x, batch_axes=(0, 3, 4), feature_shape=(x.shape[1], x.shape[2], 1, 1))
+
+
+class GhostBatchNorm(BatchNorm):
+    """Batch norm within parts of at most `ghost_batch` rows, as equal as can be: (K, N, C).
+
+    The running statistics move once a batch, towards the mean of its parts'. See Hoffer et al., "Train
+    longer, generalize better" (2017).
+    """
+
+    def __init__(self, replicas: int, features: int, *, ghost_batch: int, momentum: float) -> None:
+        super().__init__(replicas, features, momentum=momentum)
+        self.ghost_batch = ghost_batch
+
+    def forward(self, x: Tensor) -> Tensor:
+        replicas, rows, features = x.shape
+        parts = -(-rows // self.ghost_batch)
+        if not self.training or parts == 1:
+            return super().forward(x)
+        # The first `longer` parts have one row more than the others; parts of one size are done together.
+        size, longer = divmod(rows, parts)
+        cut = longer * (size + 1)
+        pieces = [(x[:, cut:], parts - longer, size)]
+        if longer:
+            pieces.insert(0, (x[:, :cut], longer, size + 1))
+        normalised, means, variances = [], [], []
+        for piece, count, length in pieces:
+            blocks = piece.reshape(replicas, count, length, features)
+            centred, mean, variance = _moments(blocks, (2,))
+            normalised.append(self._scaled(centred, variance, (replicas, 1, 1, features)).flatten(1, 2))
+            means.append(mean)
+            variances.append(variance * (length / (length - 1)))
+        self._record(torch.cat(means, 1).mean((1, 2)), torch.cat(variances, 1).mean((1, 2)))
+        return torch.cat(normalised, 1).to(x.dtype)
+
+
+def _moments(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """x - mean, mean and variance over the axes, in float32 or better."""
+    wide = _widened(x)
+    mean = wide.mean(axes, keepdim=True)
+    if x.numel() < 2 * mean.numel():
+        raise ValueError("batch norm in training needs at least 2 values a feature, but the batch has fewer")
+    centred = wide - mean
+    return centred, mean, centred.square().mean(axes, keepdim=True)
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def _draw_normal(stack: Tensor, k: int, gain: float, generator: torch.Generator) -> None:
+    """He's start: normal with variance gain/fan-in."""
+    shape = stack.shape[1:]
+    drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+    _fill(stack, k, drawn * math.sqrt(gain / math.prod(shape[1:])))
+
+
+def _fill(stack: Tensor, k: int, values: Tensor | float) -> None:
+    with torch.no_grad():
+        stack[k] = values

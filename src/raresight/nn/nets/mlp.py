@@ -1,0 +1,68 @@
+"""A plain net of dense layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from .layers import BatchNorm, Linear, ReplicaNet
+
+__all__ = ["MLP"]
+
+
+class MLP(ReplicaNet):
+    """Dense layers with ReLU between them, each followed by batch norm if asked for.
+
+    Args:
+        features: Numbers in a row.
+        hidden: Width of each hidden layer; none gives a linear classifier.
+        outputs: 1 for a binary score, or one logit a class.
+        batch_norm: Whether each hidden layer is normalised before its ReLU.
+        replicas: K, how many nets.
+        seeds: One a replica; 0 to K-1 unless given.
+
+    Example:
+        >>> net = MLP(4, hidden=(16, 16), replicas=3)
+        >>> net(torch.zeros(10, 4)).shape, net(torch.zeros(3, 10, 4)).shape
+        (torch.Size([3, 10]), torch.Size([3, 10]))
+    """
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        hidden: Sequence[int] = (256, 256),
+        outputs: int = 1,
+        batch_norm: bool = False,
+        replicas: int = 1,
+        seeds: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(replicas, seeds, outputs)
+        self.features, self.hidden, self.batch_norm = features, tuple(hidden), batch_norm
+        self.layers, self.norms = nn.ModuleList(), nn.ModuleList()
+        width = features
+        for wider in self.hidden:
+            self.layers.append(Linear(replicas, width, wider, bias=not batch_norm))
+            self.norms.append(BatchNorm(replicas, wider) if batch_norm else nn.Identity())
+            width = wider
+        self.head = Linear(replicas, width, outputs, gain=1.0)
+        self.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows (N, features) or (K, N, features) to scores (K, N), or (K, N, outputs)."""
+        x = self._checked_input(x, (self.features,))
+        for layer, norm in zip(self.layers, self.norms):
+            x = torch.relu(norm(layer(x)))
+        return self._scores(x)
+
+    def _alone(self, seed: int) -> Self:
+        return type(self)(
+            self.features,
+            hidden=self.hidden,
+            outputs=self.outputs,
+            batch_norm=self.batch_norm,
+            seeds=(seed,),
+        )

@@ -1,0 +1,222 @@
+"""TabNet: a net for tables that looks at few features in each of a few steps.
+
+Arik and Pfister, "TabNet: attentive interpretable tabular learning" (AAAI 2021).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .layers import BatchNorm, GhostBatchNorm, Linear, ReplicaNet
+
+__all__ = ["TabNet", "TabNetDetails", "sparsemax"]
+
+
+class TabNetDetails(NamedTuple):
+    """The scores of a batch and how the net came to them.
+
+    Attributes:
+        scores: (K, N), or (K, N, outputs).
+        masks: (K, steps, N, features): the share of attention each feature has in each step; sums to 1.
+        importance: (K, N, features): the masks weighted by what each step adds to the decision; sums to 1
+            over the features, or is all zero where no step adds anything.
+        entropy: (K,): mean entropy of the masks. Added to a loss with a small factor it makes them sparser.
+    """
+
+    scores: Tensor
+    masks: Tensor
+    importance: Tensor
+    entropy: Tensor
+
+
+class TabNet(ReplicaNet):
+    """Steps of attention over features, each followed by gated layers, whose outputs add up to a decision.
+
+    Every step i chooses features by a mask M_i = sparsemax(P_i h(a)) from the attention a of the step before,
+    with P_i = prod (gamma - M_j) over the steps j before it, so that features already used count less. Gated
+    layers turn M_i x into a decision and the next attention; the first `shared` of them have the same weights
+    in all steps (their batch norms have not).
+
+    Args:
+        features: Numbers in a row.
+        outputs: 1 for a binary score, or one logit a class.
+        decision_width: N_d of the paper.
+        attention_width: N_a of the paper.
+        steps: How many steps.
+        gamma: 1 uses each feature in one step only; larger values let it come back.
+        shared: Gated layers common to all steps.
+        independent: Gated layers of each step.
+        ghost_batch: Most rows that are normalised together.
+        momentum: Of the running statistics of the ghost batches: the share of the new.
+        replicas: K, how many nets.
+        seeds: One a replica; 0 to K-1 unless given.
+
+    Example:
+        >>> net = TabNet(6, replicas=2).eval()
+        >>> details = net.details(torch.randn(5, 6))
+        >>> details.scores.shape, details.masks.shape
+        (torch.Size([2, 5]), torch.Size([2, 3, 5, 6]))
+    """
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        outputs: int = 1,
+        decision_width: int = 8,
+        attention_width: int = 8,
+        steps: int = 3,
+        gamma: float = 1.3,
+        shared: int = 2,
+        independent: int = 2,
+        ghost_batch: int = 128,
+        momentum: float = 0.02,
+        replicas: int = 1,
+        seeds: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(replicas, seeds, outputs)
+        if steps < 1 or shared < 0 or independent < 0 or shared + independent < 1:
+            raise ValueError(
+                "TabNet needs at least 1 step and 1 gated layer, "
+                f"but got steps={steps}, shared={shared}, independent={independent}"
+            )
+        if gamma < 1 or ghost_batch < 2:
+            raise ValueError(
+                f"gamma must be at least 1 and ghost_batch at least 2, but are {gamma} and {ghost_batch}"
+            )
+        self.features, self.decision_width, self.attention_width = features, decision_width, attention_width
+        self.steps, self.gamma, self.shared, self.independent = steps, gamma, shared, independent
+        self.ghost_batch, self.momentum = ghost_batch, momentum
+        width = decision_width + attention_width
+        self.input_norm = BatchNorm(replicas, features, momentum=0.01)
+        self.shared_layers = nn.ModuleList(
+            Linear(replicas, width if position else features, 2 * width, bias=False, gain=1.0)
+            for position in range(shared)
+        )
+        # One more than the steps: the first transformer only gives the attention that the first step needs.
+        self.transformers = nn.ModuleList(
+            _FeatureTransformer(replicas, features, width, shared, independent, ghost_batch, momentum)
+            for _ in range(steps + 1)
+        )
+        self.attention = nn.ModuleList(
+            Linear(replicas, attention_width, features, bias=False, gain=1.0) for _ in range(steps)
+        )
+        self.attention_norms = nn.ModuleList(
+            GhostBatchNorm(replicas, features, ghost_batch=ghost_batch, momentum=momentum)
+            for _ in range(steps)
+        )
+        self.head = Linear(replicas, decision_width, outputs, gain=1.0)
+        self.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows (N, features) or (K, N, features) to scores (K, N), or (K, N, outputs)."""
+        return self._scores(torch.stack([decision for _, decision in self._run(x)]).sum(0))
+
+    def details(self, x: Tensor) -> TabNetDetails:
+        """The scores, the masks behind them, and what they say about the features."""
+        masks, decisions = (torch.stack(parts, dim=1) for parts in zip(*self._run(x)))
+        weighted = (masks * decisions.sum(-1, keepdim=True)).sum(1)
+        total = weighted.sum(-1, keepdim=True)
+        return TabNetDetails(
+            scores=self._scores(decisions.sum(1)),
+            masks=masks,
+            importance=weighted / torch.where(total > 0, total, 1),
+            # The shift only keeps the slope finite where a mask is zero.
+            entropy=-(masks * torch.log(masks + 1e-12)).sum(-1).mean((1, 2)),
+        )
+
+    def _run(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Mask (K, N, features) and decision (K, N, decision_width) of each step."""
+        x = self._checked_input(x, (self.features,))
+        x = self.input_norm(x.expand(self.replicas, *x.shape[-2:]))
+        widths = (self.decision_width, self.attention_width)
+        _, attention = self.transformers[0](x, self.shared_layers).split(widths, -1)
+        allowance = torch.ones_like(x)
+        for step in range(self.steps):
+            wish = self.attention_norms[step](self.attention[step](attention))
+            mask = sparsemax(wish * allowance)
+            allowance = allowance * (self.gamma - mask)
+            transformed = self.transformers[step + 1](mask * x, self.shared_layers)
+            decision, attention = transformed.split(widths, -1)
+            yield mask, torch.relu(decision)
+
+    def _alone(self, seed: int) -> Self:
+        return type(self)(
+            self.features,
+            outputs=self.outputs,
+            decision_width=self.decision_width,
+            attention_width=self.attention_width,
+            steps=self.steps,
+            gamma=self.gamma,
+            shared=self.shared,
+            independent=self.independent,
+            ghost_batch=self.ghost_batch,
+            momentum=self.momentum,
+            seeds=(seed,),
+        )
+
+
+class _FeatureTransformer(nn.Module):
+    """Gated layers h <- (h + glu(norm(h W))) sqrt(1/2), the first without the sum.
+
+    The shared ones come first. Their weights belong to the net and are handed in; each transformer has its
+    own norms for them.
+    """
+
+    def __init__(
+        self,
+        replicas: int,
+        features: int,
+        width: int,
+        shared: int,
+        independent: int,
+        ghost_batch: int,
+        momentum: float,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            Linear(replicas, width if shared + position else features, 2 * width, bias=False, gain=1.0)
+            for position in range(independent)
+        )
+        self.norms = nn.ModuleList(
+            GhostBatchNorm(replicas, 2 * width, ghost_batch=ghost_batch, momentum=momentum)
+            for _ in range(shared + independent)
+        )
+
+    def forward(self, x: Tensor, shared_layers: nn.ModuleList) -> Tensor:
+        for position, (layer, norm) in enumerate(zip((*shared_layers, *self.layers), self.norms)):
+            gated = F.glu(norm(layer(x)))
+            x = (x + gated) * math.sqrt(0.5) if position else gated
+        return x
+
+
+def sparsemax(z: Tensor) -> Tensor:
+    """The nearest point of the probability simplex, over the last axis; many of its entries are zero.
+
+        p = max(z - t, 0),  t such that sum p = 1
+
+    See Martins and Astudillo, "From softmax to sparsemax" (2016).
+
+    Example:
+        >>> sparsemax(torch.tensor([1.0, 0.6, -2.0]))
+        tensor([0.7000, 0.3000, 0.0000])
+    """
+    with torch.no_grad():
+        # From the largest entry down, so that large entries cost no digits.
+        shifted = z - z.amax(-1, keepdim=True)
+        ordered = shifted.sort(-1, descending=True).values
+        rank = torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=ordered.dtype)
+        size = (1 + rank * ordered > ordered.cumsum(-1)).sum(-1, keepdim=True)
+        # No entry counts where one is NaN; the result is then NaN, too.
+        support = shifted >= ordered.gather(-1, size.clamp(min=1) - 1)
+        count = support.sum(-1, keepdim=True)
+    # Given the support the map is linear, so that its slope needs no sorting.
+    relative = z - z.detach().amax(-1, keepdim=True)
+    threshold = (torch.where(support, relative, 0).sum(-1, keepdim=True) - 1) / count
+    return (relative - threshold).clamp(min=0)
