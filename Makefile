@@ -39,7 +39,7 @@ browser:
 	  echo "no Chromium and no way to install it here: the tests of the pages will be skipped"
 
 test: lint types browser
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -59,7 +59,7 @@ benchmark: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/bench_coverage.py
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_linear.py
 	$(BIN)/python benchmarks/bench_boosting.py
-	$(BIN)/python benchmarks/bench_scoring.py
+	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_scoring.py
 
 figures: $(VENV)/dev.stamp
 	$(BIN)/raresight losses $(PICTURED) --plot docs/images/losses.png

@@ -72,6 +72,7 @@ def test_killed_at_random_moments(whole, tmp_path):
     assert killed_and_resumed(tmp_path, 6, random.Random(0)) == ("trials", whole[0])
 
 
+@pytest.mark.slow  # the command is killed with two jobs in tests/job, too
 def test_killed_with_two_jobs(whole, tmp_path):
     process = start(tmp_path, "--jobs", "2")
     assert heard_lines(process, 5)
