@@ -8,8 +8,10 @@ under cross entropy. The twin tells what the loss did, apart from the parameters
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,13 +70,20 @@ def fit_all(candidates: Sequence[Candidate], rows: Rows, seed: int, jobs: int) -
     """Each of the candidates fitted to all training rows, one thread each, so that the result is the same."""
     distinct = list(dict.fromkeys(candidates))
     schema = rows.schema
-    arguments = [(one, rows.X, rows.y, schema.categorical, schema.n_categories, seed) for one in distinct]
-    fitted = in_processes(_fit_one, arguments, min(jobs, len(distinct)))
+    with tempfile.TemporaryDirectory(prefix="raresight-") as folder:
+        # The processes map the matrix, so that it is in memory once.
+        place = Path(folder) / "X.npy"
+        np.save(place, rows.X, allow_pickle=False)
+        arguments = [(one, place, rows.y, schema.categorical, schema.n_categories, seed) for one in distinct]
+        fitted = in_processes(_fit_one, arguments, min(jobs, len(distinct)))
     # Scores do not depend on the number of threads, so from here on all cores may serve.
     return {one.candidate: replace(one, threads=None) for one in fitted}
 
 
-def _fit_one(candidate: Candidate, X: Any, y: Any, categorical: Any, n_categories: Any, seed: int) -> Fitted:
+def _fit_one(
+    candidate: Candidate, place: Path, y: Any, categorical: Any, n_categories: Any, seed: int
+) -> Fitted:
+    X = np.load(place, mmap_mode="r", allow_pickle=False)
     return fit_candidates([candidate], X, y, categorical, n_categories, seed=seed, threads=1)[0]
 
 

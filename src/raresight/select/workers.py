@@ -145,7 +145,8 @@ def in_processes(
     with joblib.parallel_config(
         backend="loky", inner_max_num_threads=1, initializer=_prepare, initargs=(os.getpid(),)
     ):
-        results: list[Result] = joblib.Parallel(jobs, batch_size=1)(
+        # Without joblib's own mapping, which writes arrays as pickles.
+        results: list[Result] = joblib.Parallel(jobs, batch_size=1, max_nbytes=None)(
             joblib.delayed(work)(*given) for given in arguments
         )
     return results
