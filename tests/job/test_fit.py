@@ -310,6 +310,41 @@ def test_ctrl_c_while_reading_says_how_to_go_on(tmp_path):
     assert "Traceback" not in told
 
 
+def test_ctrl_c_after_the_search_waits_for_the_result(source, tmp_path):
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "raresight", *map(str, fit_arguments(source, out, "--jobs", "2"))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    while not (line := process.stderr.readline()).startswith("Fitting the winner"):
+        assert line, "it ended before the final fits"
+    process.send_signal(signal.SIGINT)
+    printed, told = process.communicate(timeout=120)
+    assert process.returncode == 0, told
+    assert "catches" in printed
+    raresight.load(out)
+
+
+def test_a_first_file_cut_short_does_not_block_the_folder(tmp_path):
+    from raresight.job.options import make_options
+    from raresight.job.run_folder import open_run
+
+    options = make_options(
+        target="y", positive=None, fpr=0.01, max_fpr=0.1, time=None, group=None, budget=None, trials=1,
+        test_size=0.25, seed=0, jobs=1,
+    )  # fmt: skip
+    (tmp_path / ".run.json.123").write_text("{")
+    open_run(tmp_path, options, {}, resume=True)
+    assert (tmp_path / "run.json").exists()
+    (tmp_path / "run.json").unlink()
+    (tmp_path / "mine.txt").write_text("")
+    with pytest.raises(ValueError, match="not empty"):
+        open_run(tmp_path, options, {}, resume=True)
+
+
 def test_score_and_show(source, uninterrupted, tmp_path):
     out, _ = uninterrupted
     scores = tmp_path / "scores.parquet"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -138,6 +139,18 @@ def test_saving_again_replaces_the_model_and_leaves_nothing_behind(tmp_path):
     assert load(folder).threshold == 2.0
     assert sorted(path.name for path in folder.iterdir()) == ["linear.json", MODEL_FILE]
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_what_killed_processes_left_is_removed(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = [tmp_path / f".model.{gone.pid}.{suffix}" for suffix in ("unfinished", "replaced")]
+    others = tmp_path / f".model.{os.getppid()}.unfinished"  # of a process that is still at work
+    for folder in (*left, others):
+        folder.mkdir()
+        (folder / "part").write_text("half")
+    make("linear").save(tmp_path / "model")
+    assert {path.name for path in tmp_path.iterdir()} == {"model", others.name}
 
 
 def test_an_empty_folder_is_taken(tmp_path):
