@@ -236,6 +236,9 @@ def paper(
     ] = None,
     methods: Annotated[str | None, typer.Option(help="fraud: methods, such as 'cross entropy,TBL'.")] = None,
     jobs: Annotated[int | None, typer.Option(help="fraud: fits at once; left out, one a core.")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="fraud: how often the stratified folds are drawn; left out, 3.")
+    ] = None,
 ) -> None:
     """Write a table or figure of the paper: its numbers, and a picture of them."""
     from .paper import NAMES, reproduce
@@ -244,8 +247,9 @@ def paper(
     for option, given in (("families", families), ("methods", methods)):
         if given is not None:
             options[option] = [item.strip() for item in given.split(",")]
-    if jobs is not None:
-        options["jobs"] = jobs
+    for option, number in (("jobs", jobs), ("repeats", repeats)):
+        if number is not None:
+            options[option] = number
     for part in NAMES if name == "all" else (name,):
         console = Console(stderr=True)
         with console.status(part) as status:

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from raresight.data import read_card_fraud
 from raresight.paper import reproduce
-from raresight.paper.fraud import METRICS, summarised
+from raresight.paper.fraud import METRICS, splits, summarised
 from raresight.paper.fraud_methods import METHODS, SETTINGS, booster, prior_shift, run_method, undersampled
 
 
@@ -37,7 +38,7 @@ def results(table, tmp_path_factory):
     told = []
     paths = reproduce(
         "fraud", out, 0, told.append, data=table,
-        families=["linear", "lightgbm"], methods=["cross entropy", "TBL", "undersampling"],
+        families=["linear", "lightgbm"], methods=["cross entropy", "TBL", "undersampling"], repeats=2,
     )  # fmt: skip
     return paths, told
 
@@ -53,15 +54,20 @@ def test_every_file_is_written(results):
         "fraud_splits.csv", "fraud.csv", "fraud.md", "fraud.svg", "fraud.png",
     ]  # fmt: skip
     assert all(path.stat().st_size > 100 for path in paths)
-    assert told[-1].startswith("30 of 30: lightgbm, undersampling, time")
+    assert told[-1].startswith("54 of 54: lightgbm, undersampling, time")
 
 
 def test_each_fold_and_the_future_are_tested(results):
     rows = read(results[0][0])
-    assert len(rows) == 2 * 3 * 5
-    folds = {row["fold"]: int(row["positives"]) for row in rows if row["split"] == "random"}
-    assert set(folds) == {"0", "1", "2", "3"}
-    assert sum(folds.values()) == pytest.approx(120, abs=25)
+    assert len(rows) == 2 * 3 * (2 * 4 + 1)
+    for repeat in ("0", "1"):
+        folds = {
+            row["fold"]: int(row["positives"])
+            for row in rows
+            if row["split"] == "random" and row["repeat"] == repeat
+        }
+        assert set(folds) == {"0", "1", "2", "3"}
+        assert sum(folds.values()) == pytest.approx(120, abs=25)
     assert {row["chosen"] for row in rows if row["method"] == "cross entropy"} >= {"crossentropy"}
     assert all(0.7 < float(row["roc_auc"]) <= 1 for row in rows)
     assert all(float(row["brier_score"]) < 0.03 for row in rows)
@@ -86,31 +92,50 @@ def test_differences_are_to_cross_entropy(results):
 
 def test_table_is_readable(results):
     text = results[0][2].read_text()
-    assert "#### linear, 4 folds" in text
+    assert "#### linear, 2 times 4 folds" in text
     assert "| TBL |" in text
     assert "paired 95% interval" in text
 
 
-def test_folds_add_up_as_disjoint_rows():
-    each = [
-        {"split": "random", "family": "f", "method": "m", **dict.fromkeys(METRICS, 0.5), "seconds": 1.0}
-        for _ in range(4)
-    ]
+def measured(gaps_of_repeats):
+    """What `summarised` reads, for one method whose folds differ by these gaps, each of variance 4."""
+    name = {"split": "random", "family": "f", "method": "m"}
+    places = [(repeat, gap) for repeat, gaps in enumerate(gaps_of_repeats) for gap in gaps]
+    each = [{**name, "repeat": repeat, **dict.fromkeys(METRICS, 0.5), "seconds": 1.0} for repeat, _ in places]
     pairs = [
-        {
-            "split": "random",
-            "family": "f",
-            "method": "m",
-            "metric": metric,
-            "difference": gap,
-            "variance": 4.0,
-        }
+        {**name, "repeat": repeat, "metric": metric, "difference": gap, "variance": 4.0}
         for metric in METRICS
-        for gap in (1.0, 2.0, 3.0, 4.0)
+        for repeat, gap in places
     ]
-    row = summarised(each, pairs)[0]
+    return each, pairs
+
+
+def test_folds_add_up_as_disjoint_rows():
+    row = summarised(*measured([(1.0, 2.0, 3.0, 4.0)]))[0]
     assert row["difference"] == 2.5
     assert row["high"] - row["difference"] == pytest.approx(1.959964 * np.sqrt(4 * 4.0) / 4)
+
+
+def test_repetitions_test_the_same_rows_again():
+    # Equal repetitions say nothing new; different ones show the luck of the split.
+    same = summarised(*measured([(1.0, 2.0, 3.0, 4.0)] * 3))[0]
+    assert (same["repeats"], same["tests"]) == (3, 12)
+    assert same["high"] - same["difference"] == pytest.approx(1.959964 * np.sqrt(1.0))
+    other = summarised(*measured([(1.0,) * 4, (2.0,) * 4, (6.0,) * 4]))[0]
+    assert other["difference"] == 3.0
+    assert other["high"] - other["difference"] == pytest.approx(1.959964 * np.sqrt(1.0 + 7.0 / 3))
+
+
+def test_repetitions_are_drawn_anew_and_from_the_seed(table):
+    fraud = read_card_fraud(table)
+    first, again, other = splits(fraud, 0, 2), splits(fraud, 0, 2), splits(fraud, 1, 2)
+    assert list(first) == [("random", r, f) for r in range(2) for f in range(4)] + [("time", 0, 0)]
+    for repeat in range(2):
+        tested = np.concatenate([first["random", repeat, fold][1] for fold in range(4)])
+        np.testing.assert_array_equal(np.sort(tested), np.arange(len(fraud.y)))
+    assert not np.array_equal(first["random", 0, 0][1], first["random", 1, 0][1])
+    assert not np.array_equal(first["random", 0, 0][1], other["random", 0, 0][1])
+    np.testing.assert_array_equal(first["random", 1, 3][0], again["random", 1, 3][0])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -138,6 +163,8 @@ def test_bad_requests_are_refused(table, tmp_path):
         reproduce("fraud", tmp_path)
     with pytest.raises(ValueError, match="unknown 'forest'"):
         reproduce("fraud", tmp_path, data=table, families=["forest"])
+    with pytest.raises(ValueError, match="repeats must be at least 1"):
+        reproduce("fraud", tmp_path, data=table, repeats=0)
     with pytest.raises(ValueError, match="unknown family"):
         booster("forest", "crossentropy", 0)
     with pytest.raises(ValueError, match="table1 takes no data"):
@@ -149,9 +176,10 @@ def test_command_tells_how_far_it_is(table, tmp_path):
         [
             sys.executable, "-m", "raresight", "paper", "fraud", "--data", str(table), "--out", str(tmp_path),
             "--families", "linear", "--methods", "cross entropy, undersampling", "--jobs", "1",
+            "--repeats", "1",
         ],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    assert "10 of 10: linear, undersampling, time 0" in run.stderr
+    assert "10 of 10: linear, undersampling, time 0.0" in run.stderr
     assert str(tmp_path / "fraud.csv") in run.stdout.replace("\n", "")

@@ -25,7 +25,7 @@ def reproduce(
 ) -> list[Path]:
     """Write one table or figure of the paper under `out`; `tell` hears how far it is.
 
-    Options are those of the part: `data`, `families` and `methods` of `fraud`.
+    Options are those of the part: `data`, `families`, `methods`, `jobs` and `repeats` of `fraud`.
     """
     if name not in (*NAMES, *NAMES_WITH_DATA):
         known = ", ".join((*NAMES, *NAMES_WITH_DATA))

@@ -1,9 +1,9 @@
 """The paper's Table 3 on public data: losses against each other on the ULB card-fraud table.
 
 The paper's two fraud tables are private and its model is TabNet. Here every loss runs in three families on
-one public table: tested on four disjoint folds (each row once) and, apart from that, on the last quarter in
-time. Parameters are chosen by cross-validation inside the training rows, never on test rows. Differences
-to cross entropy are paired: both methods score the same rows.
+one public table: tested on four disjoint folds (each row once), drawn several times anew, and, apart from
+that, on the last quarter in time. Parameters are chosen by cross-validation inside the training rows, never
+on test rows. Differences to cross entropy are paired: both methods score the same rows.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .output import COLOURS, figure_with_axes, save_figure, write_rows
 
 FPR = 0.001
 FOLDS = 4
+REPEATS = 3
 TIME_SHARE = 0.25
 LEVEL = 0.95
 REFERENCE = "cross entropy"
@@ -38,7 +39,9 @@ TITLES = {
     "brier_score": "Brier score x 1e6",
 }
 
-Split = tuple[str, int, NDArray[np.intp], NDArray[np.intp]]
+Rows = tuple[NDArray[np.intp], NDArray[np.intp]]
+Key = tuple[str, int, int]
+"""Which rows are trained on and tested: the kind of split, the repetition, the fold."""
 
 
 def run(
@@ -49,11 +52,15 @@ def run(
     families: Sequence[str] = FAMILIES,
     methods: Sequence[str] = METHODS,
     jobs: int | None = None,
+    repeats: int = REPEATS,
 ) -> list[Path]:
     """Fit every method on every split, write `fraud_splits.csv`, `fraud.csv`, `fraud.md` and a figure.
 
-    `jobs` methods run at once, each in one thread; None for as many as there are cores.
+    The stratified folds are drawn `repeats` times. `jobs` methods run at once, each in one thread; None for
+    as many as there are cores.
     """
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, not {repeats}")
     if data is None:
         raise ValueError(
             "fraud needs the card-fraud table: raresight paper fraud --data creditcard.csv (published by the "
@@ -65,21 +72,22 @@ def run(
             raise ValueError(f"unknown {unknown[0]!r}; known are {', '.join(known)}")
     table = read_card_fraud(data)
     ordered = [REFERENCE, *(method for method in methods if method != REFERENCE)]
+    rows_of = splits(table, seed, repeats)
     named: list[dict[str, Any]] = [
-        {"split": kind, "fold": fold, "family": family, "method": method}
-        for kind, fold, _, _ in splits(table, seed)
+        {"split": kind, "repeat": repeat, "fold": fold, "family": family, "method": method}
+        for kind, repeat, fold in rows_of
         for family in families
         for method in ordered
     ]
     each: list[dict[str, Any]] = []
     pairs: list[dict[str, Any]] = []
-    rows_of = {(kind, fold): (train, test) for kind, fold, train, test in splits(table, seed)}
     reference: Scores | None = None
     for done, (name, found) in enumerate(zip(named, _fits(table, named, rows_of, seed, jobs), strict=True)):
         tell(
-            f"{done + 1} of {len(named)}: {name['family']}, {name['method']}, {name['split']} {name['fold']}"
+            f"{done + 1} of {len(named)}: {name['family']}, {name['method']}, {name['split']} "
+            f"{name['repeat']}.{name['fold']}"
         )
-        y = table.y[rows_of[name["split"], name["fold"]][1]]
+        y = table.y[rows_of[_key(name)][1]]
         if name["method"] == REFERENCE:
             reference = found
         each.append({**name, **judged(y, found)})
@@ -88,15 +96,15 @@ def run(
     return [
         write_rows(out / "fraud_splits.csv", each),
         write_rows(out / "fraud.csv", summary),
-        write_table(out / "fraud.md", summary, table),
-        *draw(out / "fraud", summary),
+        write_table(out / "fraud.md", summary, table, repeats),
+        *draw(out / "fraud", summary, repeats),
     ]
 
 
 def _fits(
     table: CardFraud,
     named: Sequence[dict[str, Any]],
-    rows_of: dict[tuple[str, int], tuple[NDArray[np.intp], NDArray[np.intp]]],
+    rows_of: dict[Key, Rows],
     seed: int,
     jobs: int | None,
 ) -> Iterator[Scores]:
@@ -104,9 +112,10 @@ def _fits(
     from joblib import Parallel, delayed
 
     def task(name: dict[str, Any]) -> Any:
-        train, test = rows_of[name["split"], name["fold"]]
+        train, test = rows_of[_key(name)]
         X, y = table.X[train], table.y[train]
-        return delayed(run_method)(name["family"], name["method"], X, y, table.X[test], seed + name["fold"])
+        luck = seed + FOLDS * name["repeat"] + name["fold"]
+        return delayed(run_method)(name["family"], name["method"], X, y, table.X[test], luck)
 
     found: Iterator[Scores] = Parallel(jobs or -1, return_as="generator", pre_dispatch="2*n_jobs")(
         task(name) for name in named
@@ -114,15 +123,20 @@ def _fits(
     return found
 
 
-def splits(table: CardFraud, seed: int) -> Iterator[Split]:
-    """Four stratified folds of all rows, then the last quarter in time after the first three."""
-    from sklearn.model_selection import StratifiedKFold
+def splits(table: CardFraud, seed: int, repeats: int) -> dict[Key, Rows]:
+    """Four stratified folds of all rows, `repeats` times; the last quarter in time after the first three."""
+    from sklearn.model_selection import RepeatedStratifiedKFold
 
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    for fold, (train, test) in enumerate(folds.split(table.X, table.y)):
-        yield "random", fold, train, test
+    folds = RepeatedStratifiedKFold(n_splits=FOLDS, n_repeats=repeats, random_state=seed)
+    found: dict[Key, Rows] = {
+        ("random", *divmod(place, FOLDS)): rows for place, rows in enumerate(folds.split(table.X, table.y))
+    }
     cut = int(len(table.y) * (1 - TIME_SHARE))
-    yield "time", 0, np.arange(cut), np.arange(cut, len(table.y))
+    return {**found, ("time", 0, 0): (np.arange(cut), np.arange(cut, len(table.y)))}
+
+
+def _key(name: dict[str, Any]) -> Key:
+    return name["split"], name["repeat"], name["fold"]
 
 
 def judged(y: NDArray[Any], found: Scores) -> dict[str, Any]:
@@ -147,10 +161,16 @@ def against(y: NDArray[Any], found: Scores, reference: Scores) -> Iterator[dict[
 
 
 def summarised(each: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Means over the folds of a split, with the interval of the difference to cross entropy.
+    """Means over all splits of a kind, with the interval of the difference to cross entropy.
 
-    The folds' test rows are disjoint, so the variance of a mean difference is the folds' sum over their
-    number squared. It speaks of the rows tested, not of the luck of training.
+    With d_r the mean difference over the F folds of repetition r, and v_rf the variance of fold f's
+    difference over the draw of its test rows,
+
+        var(mean of d_r) = mean over r of sum_f v_rf / F^2  +  var_r(d_r) / R.
+
+    The folds of one repetition test disjoint rows, so their variances add. All R repetitions test the *same*
+    rows, so that part does not shrink with R, only the luck of splitting and training does (the second
+    term, which one repetition cannot see).
     """
     rows = []
     for named in dict.fromkeys(_name(row) for row in each):
@@ -158,8 +178,8 @@ def summarised(each: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> list[
         mine = [row for row in each if _name(row) == named]
         for metric in METRICS:
             gaps = [row for row in pairs if _name(row) == named and row["metric"] == metric]
-            gap = float(np.mean([row["difference"] for row in gaps]))
-            half = _quantile() * float(np.sqrt(sum(row["variance"] for row in gaps))) / len(gaps)
+            gap, variance = _over_repeats(gaps)
+            half = _quantile() * float(np.sqrt(variance))
             rows.append(
                 {
                     "split": split,
@@ -167,7 +187,8 @@ def summarised(each: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> list[
                     "method": method,
                     "metric": metric,
                     "mean": float(np.mean([row[metric] for row in mine])),
-                    "folds": len(mine),
+                    "repeats": len({row["repeat"] for row in mine}),
+                    "tests": len(mine),
                     "difference": gap,
                     "low": gap - half,
                     "high": gap + half,
@@ -177,11 +198,26 @@ def summarised(each: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> list[
     return rows
 
 
+def _over_repeats(gaps: list[dict[str, Any]]) -> tuple[float, float]:
+    """The mean difference of all repetitions, and its variance."""
+    means, variances = [], []
+    for repeat in dict.fromkeys(row["repeat"] for row in gaps):
+        mine = [row for row in gaps if row["repeat"] == repeat]
+        means.append(np.mean([row["difference"] for row in mine]))
+        variances.append(sum(row["variance"] for row in mine) / len(mine) ** 2)
+    luck = float(np.var(means, ddof=1)) / len(means) if len(means) > 1 else 0.0
+    return float(np.mean(means)), float(np.mean(variances)) + luck
+
+
 def _name(row: dict[str, Any]) -> tuple[str, str, str]:
     return row["split"], row["family"], row["method"]
 
 
-def write_table(path: Path, summary: list[dict[str, Any]], table: CardFraud) -> Path:
+def _random_title(repeats: int) -> str:
+    return f"{FOLDS} folds" if repeats == 1 else f"{repeats} times {FOLDS} folds"
+
+
+def write_table(path: Path, summary: list[dict[str, Any]], table: CardFraud, repeats: int) -> Path:
     """The summary as Markdown: estimate, and difference to cross entropy with its interval."""
     intervals = sum(row["method"] != REFERENCE for row in summary)
     lines = [
@@ -190,7 +226,7 @@ def write_table(path: Path, summary: list[dict[str, Any]], table: CardFraud) -> 
         f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero. Of the {intervals} "
         f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone."
     ]
-    for split, title in (("random", f"{FOLDS} folds"), ("time", "the last quarter in time")):
+    for split, title in (("random", _random_title(repeats)), ("time", "the last quarter in time")):
         for family in dict.fromkeys(row["family"] for row in summary):
             rows = [row for row in summary if (row["split"], row["family"]) == (split, family)]
             if not rows:
@@ -215,7 +251,7 @@ def _cell(row: dict[str, Any]) -> str:
     return f"{text} ({'**' if sure else ''}{gap}{'**' if sure else ''} [{low}, {high}])"
 
 
-def draw(path: Path, summary: list[dict[str, Any]]) -> list[Path]:
+def draw(path: Path, summary: list[dict[str, Any]], repeats: int) -> list[Path]:
     """Differences to cross entropy with their intervals, one panel for each of two metrics and splits."""
     panels = [(split, metric) for split in ("random", "time") for metric in ("partial_auc", "recall_at_fpr")]
     figure, axes = figure_with_axes(len(panels), width=15, height=5.2)
@@ -239,7 +275,7 @@ def draw(path: Path, summary: list[dict[str, Any]]) -> list[Path]:
         ax.axvline(0, color="#666666", linewidth=0.8)
         ax.set_yticks(range(len(methods)), methods if ax is axes[0] else [""] * len(methods))
         ax.invert_yaxis()
-        where = f"{FOLDS} folds" if split == "random" else "last quarter in time"
+        where = _random_title(repeats) if split == "random" else "last quarter in time"
         ax.set_title(f"{TITLES[metric]}\n{where}", fontsize=10)
         ax.set_xlabel("points against cross entropy")
     handles = axes[0].get_legend_handles_labels()
