@@ -405,3 +405,16 @@ def test_a_failed_fit_leaves_the_model_as_it_was():
         with pytest.raises(ValueError, match="one class only"):
             fit(X[:, :3], np.zeros(len(y)))
         assert (model.predict_proba(X) == before).all()
+
+
+@pytest.mark.parametrize("l1", [0.0, 1e-4])
+def test_a_start_where_the_risk_overflows_is_left_for_the_constant(l1):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(400, 3))
+    y = (generator.random(400) < 1 / (1 + np.exp(2 - X[:, 0]))).astype(int)
+    model = LinearClassifier(loss="alpha(alpha=0.5)", l2=1e-3, l1=l1, warm_start=True).fit(X, y)
+    fresh = LinearClassifier(loss="alpha(alpha=0.5)", l2=1e-3, l1=l1).fit(1e4 * X, y)
+    # With the old coefficients the scores of the new rows are in the thousands: e^-m overflows.
+    assert np.abs(model.decision_function(1e4 * X)).max() > 1000
+    model.fit(1e4 * X, y)
+    np.testing.assert_allclose(model.coef_, fresh.coef_, rtol=1e-5, atol=1e-10)

@@ -33,8 +33,10 @@ def least_subgradient(gradient: Floats, theta: Floats, penalty: Floats) -> Float
     return np.asarray(np.where(theta != 0, gradient + penalty * np.sign(theta), at_zero))
 
 
-def descend_with_l1(settings: Settings, start: Floats, n_scores: int, n_features: int) -> Steps:
-    """Minimise from `start`, a vector of the (n_scores, columns) coefficients."""
+def descend_with_l1(
+    settings: Settings, start: Floats, safe: Floats, n_scores: int, n_features: int
+) -> Steps:
+    """Minimise from `start`, a vector of the (n_scores, columns) coefficients; see `steps.descend`."""
     theta = start
     columns = theta.size // n_scores
     penalty = np.zeros((n_scores, columns))
@@ -42,6 +44,9 @@ def descend_with_l1(settings: Settings, start: Floats, n_scores: int, n_features
     weights = penalty.ravel()
     double = not settings.single_first
     here = yield Request(settings.loss, settings.l2, theta, 1, double)
+    if not math.isfinite(here.value) and theta is not safe:
+        theta = safe
+        here = yield Request(settings.loss, settings.l2, theta, 1, double)
     if not math.isfinite(here.value):
         raise ValueError(f"{settings.loss} is not finite at the start of the fit (risk {here.value})")
     # The model and the places in theta that it covers, kept while its steps are good.

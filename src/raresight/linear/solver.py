@@ -50,21 +50,23 @@ def minimise(sample: Sample, loss: Loss, l2: float, plan: Plan, start: Floats | 
     """The minimum for one loss; a `start` of shape (n_scores, columns) replaces the constant one."""
     settings = _settings(sample, loss, l2, plan)
     if start is not None:
-        return _run(sample, settings, start.ravel())
+        run = _steps(sample, settings, start.ravel(), constant_start(sample, loss).ravel())
+        return _side_by_side(sample, [run])[0]
     return minimise_all(sample, [(loss, l2)], plan)[0]
 
 
 def minimise_all(sample: Sample, pairs: Sequence[tuple[Loss, float]], plan: Plan) -> list[Minimum]:
     """The minima for many pairs of loss and l2, whose runs go side by side and share each read of X."""
     settings = [_settings(sample, loss, l2, plan) for loss, l2 in pairs]
-    starts = [constant_start(sample, setting.loss).ravel() for setting in settings]
+    safe = [constant_start(sample, setting.loss).ravel() for setting in settings]
+    starts = safe
     if settings[0].newton or plan.l1 > 0:
-        settings, starts = _first_fits(sample, settings, starts)
-    return _side_by_side(sample, [_steps(sample, *one) for one in zip(settings, starts)])
+        settings, starts = _first_fits(sample, settings, safe)
+    return _side_by_side(sample, [_steps(sample, *one) for one in zip(settings, starts, safe)])
 
 
 def _first_fits(
-    sample: Sample, settings: list[Settings], starts: list[Floats]
+    sample: Sample, settings: list[Settings], constants: list[Floats]
 ) -> tuple[list[Settings], list[Floats]]:
     """Settings with a Hessian and starts near the minimum, by fits of a part of the rows.
 
@@ -72,20 +74,22 @@ def _first_fits(
     """
     even = even_part(sample)
     if even is None:
-        return settings, starts
+        return settings, constants
     # The part is drawn by the fit of a setting in the middle, from which the others start, too.
     middle = settings[len(settings) // 2]
-    minimum = _pilot_fits(even, [middle], [constant_start(even, middle.loss).ravel()])[0]
+    constant = constant_start(even, middle.loss).ravel()
+    minimum = _pilot_fits(even, [middle], [constant], [constant])[0]
     if minimum.ending != "converged":
-        return settings, starts
+        return settings, constants
     part = pulling_part(sample, middle.loss, minimum.theta)
     if not (class_shares(part) > 0).all():  # a class whose few rows hardly pull may not be drawn at all
-        return settings, starts
+        return settings, constants
     near = [
         carry_over(sample, middle.loss, minimum.theta, setting.loss, start)
-        for setting, start in zip(settings, starts)
+        for setting, start in zip(settings, constants)
     ]
-    fits = _pilot_fits(part, settings, near)
+    fits = _pilot_fits(part, settings, near, constants)
+    starts = list(constants)
     for number, fit in enumerate(fits):
         if fit.ending == "converged":
             settings[number] = replace(settings[number], curvature=fit.curvature)
@@ -93,12 +97,14 @@ def _first_fits(
     return settings, starts
 
 
-def _pilot_fits(part: Sample, settings: Sequence[Settings], starts: Sequence[Floats]) -> list[Minimum]:
+def _pilot_fits(
+    part: Sample, settings: Sequence[Settings], starts: Sequence[Floats], safe: Sequence[Floats]
+) -> list[Minimum]:
     """Fits of a part of the rows, as near as its sampling error deserves."""
     runs = []
-    for setting, start in zip(settings, starts):
+    for setting, start, constant in zip(settings, starts, safe):
         near = _PILOT_ACCURACY * min(1.0, _constant_pull(part, setting.loss))
-        runs.append(_steps(part, replace(setting, tolerance=near, precise=False, max_iter=50), start))
+        runs.append(_steps(part, replace(setting, tolerance=near, precise=False, max_iter=50), start, constant))
     return _side_by_side(part, runs)
 
 
@@ -183,14 +189,10 @@ def _settings(sample: Sample, loss: Loss, l2: float, plan: Plan) -> Settings:
     )
 
 
-def _steps(sample: Sample, settings: Settings, begin: Floats) -> Steps:
+def _steps(sample: Sample, settings: Settings, begin: Floats, safe: Floats) -> Steps:
     if settings.l1 > 0:
-        return descend_with_l1(settings, begin, sample.n_scores, sample.design.n_features)
-    return descend(settings, begin)
-
-
-def _run(sample: Sample, settings: Settings, begin: Floats) -> Minimum:
-    return _side_by_side(sample, [_steps(sample, settings, begin)])[0]
+        return descend_with_l1(settings, begin, safe, sample.n_scores, sample.design.n_features)
+    return descend(settings, begin, safe)
 
 
 def _side_by_side(sample: Sample, runs: Sequence[Steps]) -> list[Minimum]:

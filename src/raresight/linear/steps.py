@@ -81,13 +81,21 @@ def ending_of(settings: Settings, here: Evaluation, residual: float) -> Ending:
     return "converged" if penalised or residual <= 1e-2 * here.scale or residual == 0 else "separated"
 
 
-def descend(settings: Settings, start: Floats) -> Steps:
-    """Minimise from `start`."""
+def descend(settings: Settings, start: Floats, safe: Floats) -> Steps:
+    """Minimise from `start`, or from `safe` where the risk at `start` is not finite.
+
+    A start near the minimum of a part of the rows may give a row outside that part a score so wrong that an
+    unbounded loss overflows there.
+    """
     theta = start
     double = not settings.single_first
     curvature = Curvature(settings.curvature)
     needs_hessian = settings.newton and curvature.factor is None
     here = yield _ask(settings, theta, 2 if needs_hessian else 1, double)
+    if not _is_finite(here) and theta is not safe:
+        theta, settings = safe, replace(settings, curvature=None)
+        curvature = Curvature(None)
+        here = yield _ask(settings, theta, 2 if settings.newton else 1, double)
     _refuse_nan(settings, here)
     rate = 0.05 if settings.curvature is not None else 1.0
     idle = 0
@@ -145,8 +153,12 @@ def _ask(settings: Settings, theta: Floats, order: int, double: bool) -> Request
     return Request(settings.loss, settings.l2, theta, order, double)
 
 
+def _is_finite(here: Evaluation) -> bool:
+    return math.isfinite(here.value) and bool(np.isfinite(here.gradient).all())
+
+
 def _refuse_nan(settings: Settings, here: Evaluation) -> None:
-    if not (math.isfinite(here.value) and np.isfinite(here.gradient).all()):
+    if not _is_finite(here):
         raise ValueError(
             f"{settings.loss} is not finite at the start of the fit (risk {here.value}); "
             "check the range of the features and the loss's own formula"

@@ -138,9 +138,9 @@ class Stream:
         )
         start = design.inward(self.coef, self.intercept).ravel()
         steps = (
-            descend_with_l1(settings, start, batch.n_scores, design.n_features)
+            descend_with_l1(settings, start, start, batch.n_scores, design.n_features)
             if plan.l1 > 0
-            else descend(settings, start)
+            else descend(settings, start, start)
         )
         request = next(steps)
         while True:
