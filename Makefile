@@ -12,7 +12,7 @@ WORKERS ?= 2
 
 PICTURED := crossentropy squared erf focal poly alpha tbl "vectorscaling(delta=0.5)"
 
-.PHONY: demo browser test test-slow lint types benchmark figures paper clean
+.PHONY: demo browser test test-slow test-gpu lint types benchmark figures paper clean
 
 $(VENV)/uv.stamp:
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,10 @@ test: lint types browser
 
 test-slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+# On a machine with a GPU whose own Python has PyTorch: nothing is installed.
+test-gpu:
+	$(PYTHON) tests/gpu/run.py
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import hypothesis
 
 # Random examples, but the same ones on every machine; no deadline, which a busy machine would miss.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=200)
 hypothesis.settings.load_profile("repeatable")
+
+# Without a GPU our Triton kernels are tested in Triton's interpreter, which must be asked for before they are
+# imported.
+if shutil.which("nvidia-smi") is None:
+    os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -13,7 +13,10 @@ SAID = {
     "linear.py": "against cross entropy on the same fresh rows",
     "boosting.py": "threshold set on validation rows",
     "influence.py": "wrong labels among",
+    "deep_map.py": "nets trained together",
 }
+# What makes a long example short.
+ARGUMENTS = {"deep_map.py": ["--epochs", "1"]}
 
 
 def test_every_example_is_here():
@@ -21,9 +24,13 @@ def test_every_example_is_here():
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_example_runs(name):
+def test_example_runs(name, tmp_path):
     run = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name)], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *ARGUMENTS.get(name, [])],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
     )
     assert run.returncode == 0, run.stderr
     assert SAID[name] in run.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from raresight.nn.nets import MLP, TabNet, resnet_cifar
+from raresight.nn.nets import MLP, TabM, TabNet, resnet_cifar
 
 torch.set_num_threads(1)
 
@@ -13,6 +13,8 @@ NETS = {
     "mlp": lambda: (MLP(6, hidden=(8,), batch_norm=True, replicas=2), (2, 20, 6)),
     "tabnet": lambda: (TabNet(6, steps=2, ghost_batch=7, replicas=2), (2, 20, 6)),
     "resnet": lambda: (resnet_cifar(8, width=4, replicas=2), (2, 4, 3, 8, 8)),
+    "mixed heads": lambda: (MLP(6, hidden=(8,), replicas=2, cosine=(True, False)), (2, 20, 6)),
+    "tabm": lambda: (TabM(6, members=3, blocks=2, width=8, replicas=2, cosine=(True, False)), (2, 20, 6)),
 }
 
 

@@ -33,9 +33,7 @@ def least_subgradient(gradient: Floats, theta: Floats, penalty: Floats) -> Float
     return np.asarray(np.where(theta != 0, gradient + penalty * np.sign(theta), at_zero))
 
 
-def descend_with_l1(
-    settings: Settings, start: Floats, safe: Floats, n_scores: int, n_features: int
-) -> Steps:
+def descend_with_l1(settings: Settings, start: Floats, safe: Floats, n_scores: int, n_features: int) -> Steps:
     """Minimise from `start`, a vector of the (n_scores, columns) coefficients; see `steps.descend`."""
     theta = start
     columns = theta.size // n_scores

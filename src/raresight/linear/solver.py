@@ -104,7 +104,9 @@ def _pilot_fits(
     runs = []
     for setting, start, constant in zip(settings, starts, safe):
         near = _PILOT_ACCURACY * min(1.0, _constant_pull(part, setting.loss))
-        runs.append(_steps(part, replace(setting, tolerance=near, precise=False, max_iter=50), start, constant))
+        runs.append(
+            _steps(part, replace(setting, tolerance=near, precise=False, max_iter=50), start, constant)
+        )
     return _side_by_side(part, runs)
 
 

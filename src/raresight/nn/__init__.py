@@ -6,6 +6,7 @@ except ImportError as error:
     raise ImportError("raresight.nn needs PyTorch: pip install 'raresight[torch]'") from error
 
 from . import functional
+from .batches import ImageRows, TableRows
 from .drw import DeferredReweighting
 from .modules import (
     AlphaLoss,
@@ -21,7 +22,11 @@ from .modules import (
     as_module,
 )
 from .normed_linear import NormedLinear
+from .recipe import Recipe
+from .replicas import Replicas
 from .start import start_at_prior_
+from .train import train
+from .training import Training
 
 __all__ = [
     "AlphaLoss",
@@ -29,14 +34,20 @@ __all__ = [
     "DeferredReweighting",
     "ErfLoss",
     "FocalLoss",
+    "ImageRows",
     "LDAMLoss",
     "LossModule",
     "NormedLinear",
     "PolyLoss",
+    "Recipe",
+    "Replicas",
     "SquaredLoss",
     "TBLLoss",
+    "TableRows",
+    "Training",
     "VSLoss",
     "as_module",
     "functional",
     "start_at_prior_",
+    "train",
 ]

@@ -2,8 +2,9 @@
 
 The gradient is computed with the value, in the forward pass, and kept in place of intermediate
 results; the backward pass only scales it. Run eagerly on the CPU, the pass goes over the input in
-pieces that stay in the cache, so that its many small steps cost little more than one. A backward
-pass that must itself be differentiated recomputes the gradient in differentiable form.
+pieces that stay in the cache, so that its many small steps cost little more than one; on CUDA it is
+one kernel where Triton is installed (`kernels.loss`). A backward pass that must itself be
+differentiated recomputes the gradient in differentiable form.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import torch
 
 from ..losses import Loss
 from ..losses._torch_ops import TorchOps
+from .kernels import has_triton
+from .loss_parameters import MOST_CLASSES, Row, cached_row
 
 Tensor = torch.Tensor
 Scale = float | Tensor
 
 _PIECE = 1 << 17
+_KERNEL_SCORES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,13 @@ class ClosedForm(torch.autograd.Function):
         task: Task,
     ) -> Tensor:
         wants_gradient = ctx.needs_input_grad[0]
+        gradient: Tensor | None
         if torch.compiler.is_compiling():
             value, gradient = _whole(z, y, negative, weight, scale, task)
             ctx.save_for_backward(gradient)
         else:
-            rows_are_samples = z.ndim > 1 or not task.has_class_axis
-            in_pieces = z.device.type == "cpu" and z.numel() > _PIECE and rows_are_samples
-            evaluate = _in_pieces if in_pieces else _whole
-            value, gradient = evaluate(z, y, negative, weight, scale, task)
+            ctx.row = _kernel_row(z, task)
+            value, gradient = _evaluate(z, y, negative, weight, scale, task, ctx.row, wants_gradient)
             ctx.save_for_backward(z, y, negative, weight)
             ctx.gradient = gradient if wants_gradient else None
         ctx.scale, ctx.task = scale, task
@@ -74,16 +77,23 @@ class ClosedForm(torch.autograd.Function):
     def backward(ctx: Any, *outputs: Any) -> Any:
         (upstream,) = outputs
         if torch.compiler.is_compiling():
-            (gradient,) = ctx.saved_tensors
-            return _times(upstream, gradient, ctx.task), None, None, None, None, None
-        inputs = (*ctx.saved_tensors, ctx.scale, ctx.task)
+            (saved,) = ctx.saved_tensors
+            return _times(upstream, saved, ctx.task), None, None, None, None, None
+        z, y, negative, weight = ctx.saved_tensors
+        inputs = (z, y, negative, weight, ctx.scale, ctx.task)
         if torch.is_grad_enabled():
             return _times(upstream, _differentiable(*inputs), ctx.task), None, None, None, None, None
         # Let go of the gradient, so that it can become the input's .grad without a copy. A graph
         # that is kept for another backward pass has it computed anew.
-        gradient, ctx.gradient = ctx.gradient, None
+        gradient: Tensor | None = ctx.gradient
+        ctx.gradient = None
         if gradient is None:
-            gradient = _whole(*inputs)[1]
+            gradient = _evaluate(*inputs, ctx.row, True)[1]
+            assert gradient is not None
+        if ctx.task.reduced and ctx.row is not None:
+            from .kernels.loss import rescale_
+
+            return rescale_(gradient, upstream), None, None, None, None, None
         if ctx.task.reduced and upstream.device.type == "cpu" and upstream.item() == 1.0:
             return gradient, None, None, None, None, None
         return _times(upstream, gradient, ctx.task), None, None, None, None, None
@@ -93,6 +103,50 @@ def _times(upstream: Tensor, gradient: Tensor, task: Task) -> Tensor:
     if not task.reduced and task.has_class_axis:
         upstream = upstream.unsqueeze(TorchOps.class_axis(gradient))
     return (upstream * gradient).to(gradient.dtype)
+
+
+def _evaluate(
+    z: Tensor,
+    y: Tensor,
+    negative: Tensor | None,
+    weight: Tensor | None,
+    scale: Scale,
+    task: Task,
+    row: Row | None,
+    wants_gradient: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """(losses or their sum, gradient in the precision of z) by the fastest way there is."""
+    if row is not None:
+        from .kernels.loss import Group, loss_and_gradient
+
+        return loss_and_gradient(
+            z,
+            y,
+            Group(row.kind, row.plain, row.table, None),
+            classes=task.has_class_axis,
+            soft=task.labels == "soft",
+            negatives=negative,
+            weights=weight,
+            scale=scale,
+            reduced=task.reduced,
+            gradient=wants_gradient,
+        )
+    rows_are_samples = z.ndim > 1 or not task.has_class_axis
+    in_pieces = z.device.type == "cpu" and z.numel() > _PIECE and rows_are_samples
+    return (_in_pieces if in_pieces else _whole)(z, y, negative, weight, scale, task)
+
+
+def _kernel_row(z: Tensor, task: Task) -> Row | None:
+    """The loss as numbers on the device where the kernel can do the task; None where it cannot."""
+    if not z.is_cuda or z.dtype not in _KERNEL_SCORES or task.labels == "shares" or not has_triton():
+        return None
+    outputs = z.shape[TorchOps.class_axis(z)] if task.has_class_axis else 1
+    if z.numel() == 0 or outputs > MOST_CLASSES:
+        return None
+    try:
+        return cached_row(task.loss, outputs, z.device)
+    except TypeError:  # a user's loss that cannot be hashed; it has no row either
+        return None
 
 
 def _whole(

@@ -45,9 +45,11 @@ __all__ = [
 Tensor = torch.Tensor
 Prior = float | Sequence[float] | None
 
-# A loss may be built inside a compiled function; its constants are numbers, not part of the graph.
+# A loss may be built inside a compiled function; its constants are numbers, not part of the graph. This is
+# the mark that torch.compiler.assume_constant_result sets, which would load the compiler: seconds, for all
+# who never compile.
 for _constant in (convex_bound, monotone_bound, unique_bound, exp_coefficients, power_coefficients):
-    torch.compiler.assume_constant_result(_constant)  # type: ignore[no-untyped-call]
+    _constant._dynamo_marked_constant = True  # type: ignore[attr-defined,union-attr]
 
 
 class Options(TypedDict, total=False):

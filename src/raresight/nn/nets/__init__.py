@@ -7,6 +7,7 @@ all replicas; scores are (K, N), or (K, N, classes). A net alone is a net with `
 from .layers import ReplicaNet
 from .mlp import MLP
 from .resnet import ResNet, resnet_cifar
+from .tabm import TabM
 from .tabnet import TabNet, TabNetDetails
 
-__all__ = ["MLP", "ReplicaNet", "ResNet", "TabNet", "TabNetDetails", "resnet_cifar"]
+__all__ = ["MLP", "ReplicaNet", "ResNet", "TabM", "TabNet", "TabNetDetails", "resnet_cifar"]

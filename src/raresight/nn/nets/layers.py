@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -26,15 +26,26 @@ class ReplicaLayer(nn.Module, ABC):
 
 
 class ReplicaNet(nn.Module, ABC):
-    """A stack of nets. Its last layer is `head`, a `Linear` whose bias (K, outputs) may start at a prior.
+    """A stack of nets. Its last layer is `head`, with `weight` and `bias`; see `start_at_` for the bias.
 
     Replica k starts from the weights of the same net alone with `seeds=(seeds[k],)`. Seeds are 0 to K-1
-    unless given.
+    unless given. `cosine` says whether the head of each replica, or of all, gives cosines.
+
+    A net may be an ensemble of `members`, trained on the loss of each and judged by their common score, the
+    one that `net(x)` gives. Training then goes through `training_scores` and `training_labels`; where
+    `members` is 1 they are `net(x)` and the labels as they are.
     """
 
     head: Linear
+    members: int = 1
 
-    def __init__(self, replicas: int, seeds: Sequence[int] | None, outputs: int) -> None:
+    def __init__(
+        self,
+        replicas: int,
+        seeds: Sequence[int] | None,
+        outputs: int,
+        cosine: Sequence[bool] | bool = False,
+    ) -> None:
         super().__init__()
         if replicas < 1 or outputs < 1:
             raise ValueError(
@@ -44,6 +55,11 @@ class ReplicaNet(nn.Module, ABC):
         self.seeds = tuple(range(replicas)) if seeds is None else tuple(seeds)
         if len(self.seeds) != replicas:
             raise ValueError(f"{len(self.seeds)} seeds were given for {replicas} replicas: give one for each")
+        self.cosine = (cosine,) * replicas if isinstance(cosine, bool) else tuple(map(bool, cosine))
+        if len(self.cosine) != replicas:
+            raise ValueError(
+                f"cosine has {len(self.cosine)} for {replicas} replicas: give one bool for each or for all"
+            )
 
     def reset_parameters(self) -> None:
         """Draw the first weights: each replica by its own generator, layer by layer in the order of building.
@@ -60,14 +76,45 @@ class ReplicaNet(nn.Module, ABC):
         """A copy of replica k as a net alone, with its weights, running statistics, mode and device."""
         if not 0 <= k < self.replicas:
             raise IndexError(f"replica {k} was asked for, but there are 0 to {self.replicas - 1}")
-        like = self.head.weight
-        alone = self._alone(self.seeds[k]).to(device=like.device, dtype=like.dtype)
+        like = next(self.parameters())
+        alone = type(self)(
+            **self.options(), outputs=self.outputs, replicas=1, seeds=(self.seeds[k],), cosine=self.cosine[k]
+        ).to(device=like.device, dtype=like.dtype)
         alone.load_state_dict({name: stack[k : k + 1] for name, stack in self.state_dict().items()})
         return alone.train(self.training)
 
+    def training_scores(self, x: Tensor) -> Tensor:
+        """The scores that losses are taken of in training: (K, members N), or (K, members N, outputs).
+
+        Those of the first member come first, so that they go with `training_labels`.
+        """
+        scores: Tensor = self(x)
+        return scores
+
+    def training_labels(self, labels: Tensor) -> Tensor:
+        """Labels (N,) or (K, N) repeated for each member: (members N,) or (K, members N)."""
+        return labels if self.members == 1 else labels.repeat(*(1,) * (labels.dim() - 1), self.members)
+
+    def start_at_(self, scores: Tensor) -> None:
+        """Let the bias of the head be these constants (K, outputs), in place, as for a start at the prior.
+
+        Cosines have no bias: those replicas stay as they are.
+        """
+        bias = self.head.bias
+        assert bias is not None
+        if scores.shape != (self.replicas, self.outputs):
+            raise ValueError(
+                f"the start must have shape {(self.replicas, self.outputs)}, but has {tuple(scores.shape)}"
+            )
+        plain = [k for k, is_cosine in enumerate(self.cosine) if not is_cosine]
+        # (K, outputs), or (K, members, outputs).
+        shape = (len(plain), *(1,) * (bias.dim() - 2), self.outputs)
+        with torch.no_grad():
+            bias[plain] = scores[plain].to(bias).view(shape).expand(len(plain), *bias.shape[1:])
+
     @abstractmethod
-    def _alone(self, seed: int) -> Self:
-        """The same architecture with one replica."""
+    def options(self) -> dict[str, Any]:
+        """The arguments that made the net, in plain values, without replicas, seeds, outputs and cosine."""
 
     def _checked_input(self, x: Tensor, row_shape: tuple[int | None, ...]) -> Tensor:
         """The input, if it is (N, *row_shape) or (K, N, *row_shape); None stands for any size."""

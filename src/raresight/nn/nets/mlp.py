@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .heads import make_head
 from .layers import BatchNorm, Linear, ReplicaNet
 
 __all__ = ["MLP"]
@@ -23,6 +24,7 @@ class MLP(ReplicaNet):
         batch_norm: Whether each hidden layer is normalised before its ReLU.
         replicas: K, how many nets.
         seeds: One a replica; 0 to K-1 unless given.
+        cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
 
     Example:
         >>> net = MLP(4, hidden=(16, 16), replicas=3)
@@ -39,8 +41,9 @@ class MLP(ReplicaNet):
         batch_norm: bool = False,
         replicas: int = 1,
         seeds: Sequence[int] | None = None,
+        cosine: Sequence[bool] | bool = False,
     ) -> None:
-        super().__init__(replicas, seeds, outputs)
+        super().__init__(replicas, seeds, outputs, cosine)
         self.features, self.hidden, self.batch_norm = features, tuple(hidden), batch_norm
         self.layers, self.norms = nn.ModuleList(), nn.ModuleList()
         width = features
@@ -48,7 +51,7 @@ class MLP(ReplicaNet):
             self.layers.append(Linear(replicas, width, wider, bias=not batch_norm))
             self.norms.append(BatchNorm(replicas, wider) if batch_norm else nn.Identity())
             width = wider
-        self.head = Linear(replicas, width, outputs, gain=1.0)
+        self.head = make_head(self.cosine, width, outputs, gain=1.0)
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -58,11 +61,5 @@ class MLP(ReplicaNet):
             x = torch.relu(norm(layer(x)))
         return self._scores(x)
 
-    def _alone(self, seed: int) -> Self:
-        return type(self)(
-            self.features,
-            hidden=self.hidden,
-            outputs=self.outputs,
-            batch_norm=self.batch_norm,
-            seeds=(seed,),
-        )
+    def options(self) -> dict[str, Any]:
+        return {"features": self.features, "hidden": self.hidden, "batch_norm": self.batch_norm}

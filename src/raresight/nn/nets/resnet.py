@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .layers import Conv3x3, ImageBatchNorm, Linear, ReplicaNet
+from ..kernels.residual import Running, can_run, plan_layers, trunk
+from .heads import make_head
+from .layers import Conv3x3, ImageBatchNorm, ReplicaNet
 
 __all__ = ["ResNet", "resnet_cifar"]
 
@@ -22,6 +24,7 @@ def resnet_cifar(
     seeds: Sequence[int] | None = None,
     width: int = 16,
     channels: int = 3,
+    cosine: Sequence[bool] | bool = False,
 ) -> ResNet:
     """K residual nets of 6n + 2 layers, such as 32, 44 or 56, with He's start and shortcuts without weights.
 
@@ -32,6 +35,7 @@ def resnet_cifar(
         seeds: One a replica; 0 to K-1 unless given.
         width: Channels of the first stage; the next two have twice and four times as many.
         channels: Channels of an image.
+        cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
 
     Example:
         >>> net = resnet_cifar(8, replicas=2, outputs=10)
@@ -42,7 +46,7 @@ def resnet_cifar(
         raise ValueError(f"depth must be 6n + 2, such as 8, 20, 32, 44 or 56, but is {depth}")
     if width < 2 or width % 2:
         raise ValueError(f"width must be even, since shortcuts add channels on both sides, but is {width}")
-    return ResNet((depth - 2) // 6, outputs, replicas, seeds, width, channels)
+    return ResNet((depth - 2) // 6, outputs, replicas, seeds, width, channels, cosine)
 
 
 class ResNet(ReplicaNet):
@@ -56,8 +60,9 @@ class ResNet(ReplicaNet):
         seeds: Sequence[int] | None,
         width: int,
         channels: int,
+        cosine: Sequence[bool] | bool = False,
     ) -> None:
-        super().__init__(replicas, seeds, outputs)
+        super().__init__(replicas, seeds, outputs, cosine)
         self.width, self.channels = width, channels
         self.stem = Conv3x3(replicas, channels, width)
         self.stem_norm = ImageBatchNorm(replicas, width)
@@ -68,20 +73,45 @@ class ResNet(ReplicaNet):
                 stride = 2 if stage > 0 and position == 0 else 1
                 self.blocks.append(_Block(replicas, before, width * 2**stage, stride))
                 before = width * 2**stage
-        self.head = Linear(replicas, before, outputs)
+        self.head = make_head(self.cosine, before, outputs)
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
         """Images (N, 3, H, W) or (K, N, 3, H, W) to scores (K, N), or (K, N, outputs)."""
         x = self._checked_input(x, (self.channels, None, None))
+        if can_run(x, self.width):
+            return self._scores(self._features_by_kernels(x))
         # Inside, images come first and then replicas, so that channels of all replicas are neighbours.
         x = torch.relu(self.stem_norm(self.stem(x.transpose(0, 1) if x.dim() == 5 else x)))
         for block in self.blocks:
             x = block(x)
         return self._scores(x.mean((3, 4)).transpose(0, 1))
 
-    def _alone(self, seed: int) -> Self:
-        return type(self)(len(self.blocks) // 3, self.outputs, 1, (seed,), self.width, self.channels)
+    def _features_by_kernels(self, x: Tensor) -> Tensor:
+        """The same features on a GPU, by kernels of our own."""
+        convolutions, norms = zip(*self._layers())
+        return trunk(
+            x,
+            plan_layers(len(self.blocks) // 3, x.shape[-2], x.shape[-1]),
+            [layer.weight for layer in convolutions],
+            [norm.weight for norm in norms],
+            [norm.bias for norm in norms],
+            [Running(norm.running_mean, norm.running_var) for norm in norms],
+            training=self.training,
+            momentum=self.stem_norm.momentum,
+            epsilon=self.stem_norm.epsilon,
+        )
+
+    def _layers(self) -> Iterator[tuple[Conv3x3, ImageBatchNorm]]:
+        """The convolutions in order, each with its batch norm."""
+        yield self.stem, self.stem_norm
+        for block in self.blocks:
+            assert isinstance(block, _Block)
+            yield block.first, block.first_norm
+            yield block.second, block.second_norm
+
+    def options(self) -> dict[str, Any]:
+        return {"blocks": len(self.blocks) // 3, "width": self.width, "channels": self.channels}
 
 
 class _Block(nn.Module):

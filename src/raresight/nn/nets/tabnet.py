@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .heads import make_head
 from .layers import BatchNorm, GhostBatchNorm, Linear, ReplicaNet
 
 __all__ = ["TabNet", "TabNetDetails", "sparsemax"]
@@ -56,6 +57,7 @@ class TabNet(ReplicaNet):
         momentum: Of the running statistics of the ghost batches: the share of the new.
         replicas: K, how many nets.
         seeds: One a replica; 0 to K-1 unless given.
+        cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
 
     Example:
         >>> net = TabNet(6, replicas=2).eval()
@@ -79,8 +81,9 @@ class TabNet(ReplicaNet):
         momentum: float = 0.02,
         replicas: int = 1,
         seeds: Sequence[int] | None = None,
+        cosine: Sequence[bool] | bool = False,
     ) -> None:
-        super().__init__(replicas, seeds, outputs)
+        super().__init__(replicas, seeds, outputs, cosine)
         if steps < 1 or shared < 0 or independent < 0 or shared + independent < 1:
             raise ValueError(
                 "TabNet needs at least 1 step and 1 gated layer, "
@@ -111,7 +114,7 @@ class TabNet(ReplicaNet):
             GhostBatchNorm(replicas, features, ghost_batch=ghost_batch, momentum=momentum)
             for _ in range(steps)
         )
-        self.head = Linear(replicas, decision_width, outputs, gain=1.0)
+        self.head = make_head(self.cosine, decision_width, outputs, gain=1.0)
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -146,20 +149,18 @@ class TabNet(ReplicaNet):
             decision, attention = transformed.split(widths, -1)
             yield mask, torch.relu(decision)
 
-    def _alone(self, seed: int) -> Self:
-        return type(self)(
-            self.features,
-            outputs=self.outputs,
-            decision_width=self.decision_width,
-            attention_width=self.attention_width,
-            steps=self.steps,
-            gamma=self.gamma,
-            shared=self.shared,
-            independent=self.independent,
-            ghost_batch=self.ghost_batch,
-            momentum=self.momentum,
-            seeds=(seed,),
-        )
+    def options(self) -> dict[str, Any]:
+        return {
+            "features": self.features,
+            "decision_width": self.decision_width,
+            "attention_width": self.attention_width,
+            "steps": self.steps,
+            "gamma": self.gamma,
+            "shared": self.shared,
+            "independent": self.independent,
+            "ghost_batch": self.ghost_batch,
+            "momentum": self.momentum,
+        }
 
 
 class _FeatureTransformer(nn.Module):

@@ -1,0 +1,346 @@
+"""Where the rows of a batch come from: tables and images that lie on the device as a whole.
+
+The order of rows and the random changes of images are drawn for a whole epoch by one generator a seed,
+decided by seed and epoch alone: replicas with the same seed see the same batches, and a training that resumes
+at an epoch needs no generator's state. The draws are made on the CPU, so that they are the same for every
+device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ..data.images import Images
+from ..data.images.augmentation import Moves, crop_and_flip, draw_moves, generators, normalise
+from ..data.imbalance import Imbalanced
+
+__all__ = ["EpochDraws", "ImageRows", "RowSource", "TableRows", "as_source", "draw_epoch", "steps_of"]
+
+
+class EpochDraws(NamedTuple):
+    """What is random in an epoch, for each of the U different seeds.
+
+    Attributes:
+        order: (steps, U, batch), int64: which rows a batch has.
+        changes: Each (steps, U, batch): how each row is changed; empty where rows are taken as they are.
+    """
+
+    order: Tensor
+    changes: tuple[Tensor, ...]
+
+
+class RowSource(ABC):
+    """Rows with labels, all of them on one device.
+
+    Attributes:
+        labels: (n,): uint8, or int64 where there are more than 256 classes.
+    """
+
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    @abstractmethod
+    def row_numbers(self) -> int:
+        """How many numbers a row has."""
+
+    @abstractmethod
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
+        """The same rows on a device, in a precision."""
+
+    @abstractmethod
+    def draw(self, by: torch.Generator, count: int) -> tuple[Tensor, ...]:
+        """How `count` rows are changed in training, on the CPU; an empty tuple for not at all."""
+
+    @abstractmethod
+    def batch(self, index: Tensor, changes: tuple[Tensor, ...]) -> Tensor:
+        """The rows (U, N, ...) at an index (U, N), changed. Part of a CUDA graph."""
+
+    @abstractmethod
+    def part(self, rows: slice) -> Tensor:
+        """Some rows (N, ...) as they are evaluated."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A number that tells whether two sources are the same."""
+
+    def class_counts(self, outputs: int) -> tuple[int, ...]:
+        """Rows of each label; an error where the labels are not those of a net with so many outputs."""
+        classes = max(outputs, 2)
+        counts = torch.bincount(self.labels.cpu().to(torch.int64), minlength=classes)
+        if len(counts) > classes:
+            raise ValueError(
+                f"the labels go to {len(counts) - 1}, but the net has outputs={outputs}, which is for labels "
+                f"0 to {classes - 1}"
+            )
+        return tuple(int(count) for count in counts)
+
+    def _with(self, **changes: Any) -> Self:
+        changed = copy(self)
+        changed.__dict__.update(changes)
+        return changed
+
+
+class TableRows(RowSource):
+    """Rows of numbers. They are taken as they are; `standardised` scales them first.
+
+    Args:
+        X: (n, features), finite numbers.
+        y: (n,), labels 0 and 1 or class numbers.
+
+    Example:
+        >>> rows = TableRows.standardised([[1.0, 10.0], [3.0, 30.0]], [0, 1])
+        >>> rows.part(slice(0, 2))
+        tensor([[-1., -1.],
+                [ 1.,  1.]], dtype=torch.float64)
+        >>> rows.like([[2.0, 40.0]], [1]).part(slice(0, 1))
+        tensor([[0., 2.]], dtype=torch.float64)
+    """
+
+    def __init__(self, X: ArrayLike | Tensor, y: ArrayLike | Tensor) -> None:
+        values = _as_array(X, "X")
+        if values.ndim != 2 or values.dtype.kind not in "biuf" or 0 in values.shape:
+            raise ValueError(
+                "X must hold numbers in rows and columns, "
+                f"but has type {values.dtype} and shape {values.shape}"
+            )
+        if values.dtype not in (np.float32, np.float64):
+            values = values.astype(np.float64)
+        if not np.isfinite(values).all():
+            row = int(np.argmax(~np.isfinite(values).all(1)))
+            raise ValueError(f"X must be finite, but row {row} is not: fill in missing values first")
+        self.labels = _as_labels(y, len(values))
+        self.values = torch.from_numpy(np.ascontiguousarray(values))
+        self._scaling: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    @classmethod
+    def standardised(cls, X: ArrayLike | Tensor, y: ArrayLike | Tensor) -> TableRows:
+        """Rows with each column's mean taken off, divided by its standard deviation (1 for a constant)."""
+        values = _as_array(X, "X")
+        TableRows(values, y)  # refuses what it cannot use
+        deviation = values.std(0, dtype=np.float64)
+        return cls._scaled(
+            values, y, (values.mean(0, dtype=np.float64), np.where(deviation > 0, deviation, 1))
+        )
+
+    def like(self, X: ArrayLike | Tensor, y: ArrayLike | Tensor) -> TableRows:
+        """Other rows, such as those of the evaluation, scaled as these are."""
+        return TableRows(X, y) if self._scaling is None else self._scaled(_as_array(X, "X"), y, self._scaling)
+
+    @classmethod
+    def _scaled(
+        cls,
+        values: NDArray[Any],
+        y: ArrayLike | Tensor,
+        scaling: tuple[NDArray[np.float64], NDArray[np.float64]],
+    ) -> TableRows:
+        rows = cls((values - scaling[0]) / scaling[1], y)
+        rows._scaling = scaling
+        return rows
+
+    @property
+    def row_numbers(self) -> int:
+        return self.values.shape[1]
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
+        return self._with(labels=self.labels.to(device), values=self.values.to(device, dtype))
+
+    def draw(self, by: torch.Generator, count: int) -> tuple[Tensor, ...]:
+        return ()
+
+    def batch(self, index: Tensor, changes: tuple[Tensor, ...]) -> Tensor:
+        return self.values.index_select(0, index.reshape(-1)).view(*index.shape, -1)
+
+    def part(self, rows: slice) -> Tensor:
+        return self.values[rows]
+
+    def fingerprint(self) -> str:
+        return _digest("table", self.values, self.labels)
+
+
+class ImageRows(RowSource):
+    """Images as bytes, normalised when they are used, and in training cropped and flipped at random.
+
+    Args:
+        pixels: uint8, (n, 3, height, width).
+        y: (n,), labels 0 and 1 or class numbers.
+        mean: Of each colour, on the scale from 0 to 1.
+        std: Of each colour, on the scale from 0 to 1.
+        padding: Black pixels around an image before it is cropped.
+
+    Example:
+        >>> images = Images(np.zeros((4, 3, 8, 8), np.uint8), np.array([0, 1, 1, 0]), ("cat", "dog"))
+        >>> rows = ImageRows(images.pixels, images.labels, mean=(0.5,) * 3, std=(0.25,) * 3)
+        >>> rows.part(slice(0, 2)).unique()
+        tensor([-2.])
+    """
+
+    def __init__(
+        self,
+        pixels: ArrayLike | Tensor,
+        y: ArrayLike | Tensor,
+        *,
+        mean: Sequence[float],
+        std: Sequence[float],
+        padding: int = 4,
+    ) -> None:
+        values = _as_array(pixels, "pixels")
+        if values.dtype != np.uint8 or values.ndim != 4 or 0 in values.shape:
+            raise ValueError(
+                "pixels must be uint8 of shape (n, channels, height, width), "
+                f"but are {values.dtype} of shape {values.shape}"
+            )
+        if not len(mean) == len(std) == values.shape[1] or min(std) <= 0:
+            raise ValueError(
+                f"mean and std must have {values.shape[1]} entries, one a channel, and std must be above 0, "
+                f"but they are {tuple(mean)} and {tuple(std)}"
+            )
+        if padding < 0:
+            raise ValueError(f"padding must not be negative, but is {padding}")
+        self.labels = _as_labels(y, len(values))
+        self.pixels = torch.from_numpy(np.ascontiguousarray(values))
+        # As tensors of the device: a CUDA graph cannot copy numbers from the host.
+        self.mean = torch.tensor(tuple(mean), dtype=torch.float64)
+        self.std = torch.tensor(tuple(std), dtype=torch.float64)
+        self.padding, self.dtype = padding, torch.float32
+
+    @classmethod
+    def training(cls, images: Images, task: Imbalanced | None = None, **options: Any) -> ImageRows:
+        """The training images of a task, or all, normalised by their own means and deviations."""
+        chosen = images
+        if task is not None:
+            pixels = images.pixels[task.indices]
+            names = tuple(str(label) for label in range(len(task.class_counts)))
+            chosen = Images(pixels, task.labels, names)
+        deviations = tuple(max(deviation, 1 / 255) for deviation in chosen.channel_deviations())
+        return cls(chosen.pixels, chosen.labels, mean=chosen.channel_means(), std=deviations, **options)
+
+    def test(self, images: Images, task: Imbalanced | None = None) -> ImageRows:
+        """The images of another set that take part in the task, normalised as these are."""
+        if task is None:
+            return self.like(images.pixels, images.labels)
+        rows, labels = task.relabel(images.labels)
+        return self.like(images.pixels[rows], labels)
+
+    def like(self, pixels: ArrayLike | Tensor, y: ArrayLike | Tensor) -> ImageRows:
+        """Other images, such as those of the evaluation, normalised as these are."""
+        return ImageRows(pixels, y, mean=self.mean.tolist(), std=self.std.tolist(), padding=self.padding)
+
+    @property
+    def row_numbers(self) -> int:
+        return self.pixels[0].numel()
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
+        wide = torch.promote_types(dtype, torch.float32)
+        return self._with(
+            labels=self.labels.to(device),
+            pixels=self.pixels.to(device),
+            mean=self.mean.to(device, wide),
+            std=self.std.to(device, wide),
+            dtype=dtype,
+        )
+
+    def draw(self, by: torch.Generator, count: int) -> tuple[Tensor, ...]:
+        moves = draw_moves([by], count, padding=self.padding)
+        return tuple(moved[0].to(torch.int16) for moved in (moves.down, moves.right, moves.mirrored))
+
+    def batch(self, index: Tensor, changes: tuple[Tensor, ...]) -> Tensor:
+        if changes:
+            down, right, mirrored = changes
+            moves = Moves(down.to(torch.int64), right.to(torch.int64), mirrored != 0, self.padding)
+            chosen = crop_and_flip(self.pixels, moves, index)
+        else:
+            chosen = self.pixels.index_select(0, index.reshape(-1)).view(*index.shape, *self.pixels.shape[1:])
+        return self._normalised(chosen)
+
+    def part(self, rows: slice) -> Tensor:
+        return self._normalised(self.pixels[rows])
+
+    def _normalised(self, pixels: Tensor) -> Tensor:
+        return normalise(pixels, mean=self.mean, std=self.std, dtype=self.dtype)
+
+    def fingerprint(self) -> str:
+        return _digest(f"images, padding {self.padding}", self.pixels, self.labels, self.mean, self.std)
+
+
+def as_source(data: Any, name: str) -> RowSource:
+    """Rows given as a source, or as a pair (X, y)."""
+    if isinstance(data, RowSource):
+        return data
+    if isinstance(data, tuple) and len(data) == 2:
+        return TableRows(*data)
+    raise TypeError(
+        f"{name} must be a pair (X, y), TableRows or ImageRows, but is of type {type(data).__name__}"
+    )
+
+
+def steps_of(rows: int, batch: int) -> tuple[int, int]:
+    """Steps of an epoch and rows of a batch: a batch that would not be full is left out.
+
+    >>> steps_of(1000, 128), steps_of(100, 128)
+    ((7, 128), (1, 100))
+    """
+    batch = min(batch, rows)
+    return rows // batch, batch
+
+
+def draw_epoch(
+    source: RowSource, seeds: Sequence[int], epoch: int, batch: int, *, augment: bool = True
+) -> EpochDraws:
+    """The order of the rows and their changes in an epoch, for different seeds, on the CPU."""
+    steps, batch = steps_of(len(source), batch)
+    count = steps * batch
+    orders, changes = [], []
+    for generator in generators(seeds, epoch=epoch):
+        orders.append(torch.randperm(len(source), generator=generator)[:count])
+        changes.append(source.draw(generator, count) if augment else ())
+    return EpochDraws(
+        _in_steps(orders, steps, batch), tuple(_in_steps(parts, steps, batch) for parts in zip(*changes))
+    )
+
+
+def _in_steps(draws: Sequence[Tensor], steps: int, batch: int) -> Tensor:
+    """U draws of (steps * batch,) as (steps, U, batch)."""
+    return torch.stack([draw.view(steps, batch) for draw in draws], dim=1)
+
+
+def _as_array(values: ArrayLike | Tensor, name: str) -> NDArray[Any]:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.dtype == object:
+        raise TypeError(f"{name} must hold numbers, but holds objects such as {array.flat[0]!r}")
+    return array
+
+
+def _as_labels(y: ArrayLike | Tensor, rows: int) -> Tensor:
+    labels = _as_array(y, "y")
+    if labels.shape != (rows,):
+        raise ValueError(f"y must hold one label a row, {rows} in all, but has shape {labels.shape}")
+    whole = labels.astype(np.int64)
+    strange = np.flatnonzero((whole != labels) | (whole < 0))
+    if len(strange):
+        raise ValueError(
+            f"y must hold 0 and 1 or class numbers, but row {strange[0]} holds {labels[strange[0]]}"
+        )
+    return torch.from_numpy(whole.astype(np.uint8) if whole.max() < 256 else whole)
+
+
+def _digest(kind: str, *tensors: Tensor) -> str:
+    digest = hashlib.sha256(kind.encode())
+    for tensor in tensors:
+        array = tensor.cpu().numpy()
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data.cast("B"))
+    return digest.hexdigest()

@@ -1,0 +1,185 @@
+"""The folder of a training: where it stands, so that it can be killed at any moment and go on.
+
+    training.json               what is trained, the last finished epoch, and which state belongs to it
+    state-000012.safetensors    weights, statistics, the optimiser's memory, and which replicas are frozen
+    journal.jsonl               the results so far, one line a replica and epoch
+    lock                        held by the process that trains
+
+`training.json` is replaced last: whenever the process is killed, it names a state and a length of the journal
+that are on the disk as a whole. What is newer than it is thrown away and done again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from .safe_files import UNFINISHED, read_tensors, write_json, write_tensors
+
+__all__ = ["Checkpoint", "TrainingFolder", "current_state", "held_folder"]
+
+FORMAT = "raresight.training"
+FORMAT_VERSION = 1
+_POINTER = "training.json"
+_JOURNAL = "journal.jsonl"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a training stands.
+
+    Attributes:
+        epoch: Epochs that are finished.
+        tensors: The state after them; empty before the first.
+        journal_bytes: How much of the journal belongs to them.
+        seconds: How long they took.
+    """
+
+    epoch: int = 0
+    tensors: Mapping[str, Tensor] | None = None
+    journal_bytes: int = 0
+    seconds: float = 0.0
+
+
+class TrainingFolder:
+    """A folder that belongs to one training, which `identity` describes in plain values."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        self._folder = folder
+        # As it will be read: tuples are lists then.
+        self._identity = json.loads(json.dumps(identity, allow_nan=False))
+
+    @property
+    def journal(self) -> Path:
+        return self._folder / _JOURNAL
+
+    def open(self, *, resume: bool) -> Checkpoint:
+        """Where the training of this folder stands; a folder without one is given one that has not begun.
+
+        A training that failed before it had a result, as with a wrong setting, does not stand in the way.
+
+        Raises:
+            ValueError: The folder holds another training, or one that is not to be resumed.
+        """
+        pointer = self._folder / _POINTER
+        has_results = self.journal.exists() and self.journal.stat().st_size > 0
+        if not pointer.exists():
+            if has_results:
+                raise ValueError(
+                    f"{self._folder} holds a {_JOURNAL} but no {_POINTER}: choose another folder, or move "
+                    "that file away"
+                )
+            return self._begin()
+        described = _read_pointer(pointer)
+        state = described["state"]
+        if state is None and not has_results:
+            return self._begin()
+        if not resume:
+            raise ValueError(
+                f"{self._folder} holds a training already: choose another folder, or go on with resume=True"
+            )
+        different = _differences(described["identity"], self._identity)
+        if different:
+            raise ValueError(
+                f"{self._folder} holds another training: {'; '.join(different)}. Choose another folder"
+            )
+        return Checkpoint(
+            described["epoch"],
+            None if state is None else read_tensors(self._folder / state),
+            described["journal_bytes"],
+            described["seconds"],
+        )
+
+    def _begin(self) -> Checkpoint:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._point(Checkpoint(), None)
+        return Checkpoint()
+
+    def save(self, checkpoint: Checkpoint, metadata: Mapping[str, str]) -> None:
+        """Make this the checkpoint; the journal must be on the disk up to `journal_bytes`."""
+        if checkpoint.tensors is None:
+            raise ValueError("a checkpoint needs its tensors")
+        state = f"state-{checkpoint.epoch:06d}.safetensors"
+        write_tensors(self._folder / state, checkpoint.tensors, metadata=metadata)
+        self._point(checkpoint, state)
+        for left in (*self._folder.glob("state-*.safetensors"), *self._folder.glob(f"*{UNFINISHED}")):
+            if left.name != state:
+                left.unlink()
+
+    def _point(self, checkpoint: Checkpoint, state: str | None) -> None:
+        described = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "epoch": checkpoint.epoch,
+            "state": state,
+            "journal_bytes": checkpoint.journal_bytes,
+            "seconds": round(checkpoint.seconds, 3),
+            "identity": self._identity,
+        }
+        write_json(self._folder / _POINTER, described)
+
+
+def current_state(folder: Path) -> Path:
+    """The file with the weights of a training's last checkpoint."""
+    state = _read_pointer(folder / _POINTER)["state"]
+    if state is None:
+        raise ValueError(f"the training in {folder} has no weights yet: it was stopped in its first epoch")
+    return folder / str(state)
+
+
+@contextmanager
+def held_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; the system lets go of it when the process ends, however it does."""
+    import fcntl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RuntimeError(
+                f"another process is training in {folder}: wait for it to end, or take another folder"
+            ) from None
+        yield
+
+
+def _read_pointer(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.parent} holds no {path.name}: it is not the folder of a training")
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as JSON, it is damaged: {error}") from None
+    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        raise ValueError(f"{path} does not describe a training of raresight")
+    if described.get("format_version") != FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format version {described.get('format_version')!r}, this raresight reads "
+            f"{FORMAT_VERSION}"
+        )
+    missing = {"epoch", "state", "journal_bytes", "seconds", "identity"} - described.keys()
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(sorted(missing))}: it is damaged")
+    return described
+
+
+def _differences(there: Any, here: Any, name: str = "") -> list[str]:
+    """What differs between two descriptions, in words."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        found = []
+        for key in dict.fromkeys((*there, *here)):
+            inner = f"{name}.{key}" if name else str(key)
+            found += _differences(there.get(key), here.get(key), inner)
+        return found
+    return [] if there == here else [f"{name} is {_shown(there)} there and {_shown(here)} here"]
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:197]}..."

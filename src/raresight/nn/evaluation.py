@@ -1,0 +1,110 @@
+"""How well each replica of a stack ranks or classifies the rows of a set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..metrics import (
+    average_precision,
+    balanced_accuracy,
+    class_accuracy,
+    minority_accuracy,
+    partial_auc,
+    recall_at_fpr,
+    roc_auc,
+)
+from .batches import RowSource
+from .recipe import Recipe
+from .replicas import Replicas
+
+__all__ = ["check_evaluation", "default_metric", "evaluate_replicas", "metric_names"]
+
+
+def evaluate_replicas(replicas: Replicas, rows: RowSource, recipe: Recipe) -> list[dict[str, float]]:
+    """The metrics of each replica by name, on the device; NaN for a replica with a score that is NaN.
+
+    For a binary net: `roc_auc`, `average_precision`, and for each rate f of `recipe.fprs` `partial_auc_f`
+    (McClish's) and `recall_f`. For several classes: `accuracy`, `balanced_accuracy`, `minority_accuracy`, and
+    `accuracy_c` for each class c; a row's class is the one with the largest score.
+
+    Example:
+        >>> from functools import partial
+        >>> from raresight.nn.batches import TableRows
+        >>> from raresight.nn.nets import MLP
+        >>> rows = TableRows([[0.0], [1.0], [2.0]], [0, 1, 0])
+        >>> replicas = Replicas(partial(MLP, 1), ["crossentropy"])
+        >>> (found,) = evaluate_replicas(replicas, rows, Recipe(fprs=(0.5,)))
+        >>> sorted(found)
+        ['average_precision', 'partial_auc_0.5', 'recall_0.5', 'roc_auc']
+    """
+    names = metric_names(recipe, replicas.net.outputs)
+    measure = _of_scores(recipe) if replicas.net.outputs == 1 else _of_classes(replicas.net.outputs)
+    scores = replicas.scores(rows, bf16=recipe.bf16_evaluation)
+    labels = rows.labels.to(scores.device)
+    broken = scores.flatten(1).isnan().any(1).tolist()
+    return [
+        dict.fromkeys(names, float("nan")) if bad else measure(labels, row)
+        for bad, row in zip(broken, scores)
+    ]
+
+
+def metric_names(recipe: Recipe, outputs: int) -> list[str]:
+    """The metrics that an evaluation gives."""
+    if outputs == 1:
+        ranked = [f"{name}_{fpr:g}" for fpr in recipe.fprs for name in ("partial_auc", "recall")]
+        return ["roc_auc", "average_precision", *ranked]
+    overall = ["accuracy", "balanced_accuracy", "minority_accuracy"]
+    return overall + [f"accuracy_{label}" for label in range(outputs)]
+
+
+def default_metric(recipe: Recipe, outputs: int) -> str:
+    """The metric that chooses the best epoch."""
+    names = metric_names(recipe, outputs)
+    if recipe.best_by is None:
+        return f"partial_auc_{recipe.fprs[0]:g}" if outputs == 1 else "balanced_accuracy"
+    if recipe.best_by not in names:
+        raise ValueError(f"best_by must be one of {', '.join(names)}, but is {recipe.best_by!r}")
+    return recipe.best_by
+
+
+def check_evaluation(rows: RowSource, outputs: int) -> None:
+    """An error where the metrics are not defined, before a net is trained in vain."""
+    counts = rows.class_counts(outputs)
+    absent = [label for label, count in enumerate(counts) if count == 0]
+    if absent and (outputs == 1 or len(absent) == len(counts)):
+        raise ValueError(
+            f"the evaluation has no row with label {absent[0]} among its {len(rows)}: "
+            "its metrics need both classes"
+        )
+
+
+def _of_scores(recipe: Recipe) -> Callable[[Tensor, Tensor], dict[str, float]]:
+    def measure(labels: Tensor, scores: Tensor) -> dict[str, float]:
+        found = {
+            "roc_auc": roc_auc(labels, scores),
+            "average_precision": average_precision(labels, scores),
+        }
+        for fpr in recipe.fprs:
+            found[f"partial_auc_{fpr:g}"] = partial_auc(labels, scores, fpr)
+            found[f"recall_{fpr:g}"] = recall_at_fpr(labels, scores, fpr)
+        return found
+
+    return measure
+
+
+def _of_classes(outputs: int) -> Callable[[Tensor, Tensor], dict[str, float]]:
+    def measure(labels: Tensor, scores: Tensor) -> dict[str, float]:
+        truth, guess = labels.to(torch.int64).cpu(), scores.argmax(-1).cpu()
+        each: dict[Any, float] = class_accuracy(truth, guess)
+        return {
+            "accuracy": float((truth == guess).double().mean()),
+            "balanced_accuracy": balanced_accuracy(truth, guess),
+            "minority_accuracy": minority_accuracy(truth, guess),
+            **{f"accuracy_{label}": each.get(label, float("nan")) for label in range(outputs)},
+        }
+
+    return measure

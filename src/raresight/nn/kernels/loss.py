@@ -1,0 +1,207 @@
+"""Launches the loss kernels: values and gradients of scores in one pass, on CUDA or in Triton's interpreter.
+
+`loss_and_gradient` serves one loss, `stack_losses` the losses of a stack of replicas. Importing this file
+imports Triton; `raresight.nn.kernels.has_triton` says whether that is possible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..loss_parameters import Kind
+from .loss_passes import binary_pass, class_pass, rescale_pass
+
+Tensor = torch.Tensor
+
+__all__ = ["Group", "loss_and_gradient", "rescale_", "stack_losses"]
+
+_LONG = 1 << 22
+_LARGEST = torch.finfo(torch.float32).max
+
+
+@dataclass(frozen=True)
+class Group:
+    """Losses of one kind: their numbers, one row a loss, and the replicas they belong to (None: all).
+
+    `plain`: every one of them is phi(z) for a positive and phi(-z) for a negative; see `Encoded.is_plain`.
+    """
+
+    kind: Kind
+    plain: bool
+    table: Tensor
+    replicas: Tensor | None
+
+
+def loss_and_gradient(
+    scores: Tensor,
+    labels: Tensor,
+    group: Group,
+    *,
+    classes: bool = False,
+    soft: bool = False,
+    negatives: Tensor | None = None,
+    weights: Tensor | None = None,
+    scale: float | Tensor = 1.0,
+    reduced: bool = True,
+    gradient: bool = True,
+) -> tuple[Tensor, Tensor | None]:
+    """scale * weights * loss, summed if `reduced`, and its gradient in the scores' type.
+
+    Binary: `labels` of the shape of `scores`, 0/1 in any type, or shares of label 1 where `soft` (those
+    of label 0 are `negatives`, else 1 - labels). Classes: class numbers without axis 1 of `scores` (axis
+    0 of a vector). The first row of the group's table is used. A label out of range gives NaN.
+    """
+    shape = _Shape.of_classes(scores) if classes else _Shape(1, scores.numel(), 1, 1)
+    results, slopes = _reserve(scores, shape, reduced, gradient)
+    _launch(
+        shape, _laid_out(scores), _laid_out(labels), group, slopes, results,
+        negatives=negatives, weights=weights, soft=soft, scale=scale, reduced=reduced,
+    )  # fmt: skip
+    if reduced:
+        return _finish(results.sum()), slopes
+    return results.view(labels.shape), slopes
+
+
+def stack_losses(
+    scores: Tensor,
+    labels: Tensor,
+    groups: Sequence[Group],
+    label_weights: Tensor | None = None,
+    *,
+    complete: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """The mean loss of each replica, (K,), and the gradient of their sum.
+
+    scores (K, n) or (K, n, classes); labels (K, n) or (n,); `label_weights` (K, 2) or (K, classes). Where
+    the groups are not `complete`, the replicas that are in none of them have zeros.
+    """
+    replicas, n = scores.shape[:2]
+    shape = _Shape(replicas, n, scores.shape[2] if scores.ndim == 3 else 1, 1)
+    results, slopes = _reserve(scores, shape, True, True)
+    assert slopes is not None
+    if not complete:
+        results.zero_()
+        slopes.zero_()
+    scores, labels = _laid_out(scores), _laid_out(labels)
+    step = n if labels.ndim == 2 else 0
+    for group in groups:
+        _launch(
+            shape, scores, labels, group, slopes, results,
+            label_weights=None if label_weights is None else label_weights.contiguous(),
+            label_step=step, scale=1 / n, reduced=True,
+        )  # fmt: skip
+    return _finish(results.sum(1)), slopes
+
+
+def rescale_(gradient: Tensor, factor: Tensor) -> Tensor:
+    """gradient *= factor in place, for a factor on the device; free where it is 1. Returns the gradient."""
+    block, loops, n = 1024, 8, gradient.numel()
+    programs = -(-n // (block * loops))
+    with _device_of(gradient):
+        rescale_pass[(programs,)](gradient, factor.contiguous(), n, BLOCK=block, LOOPS=loops, num_warps=4)
+    return gradient
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """`n` samples a replica; `inner` samples lie between two logits of one sample."""
+
+    replicas: int
+    n: int
+    classes: int
+    inner: int
+
+    @staticmethod
+    def of_classes(scores: Tensor) -> _Shape:
+        if scores.ndim == 1:
+            return _Shape(1, 1, scores.shape[0], 1)
+        inner = scores[0, 0].numel()
+        return _Shape(1, scores.shape[0] * inner, scores.shape[1], inner)
+
+    def blocks(self) -> tuple[int, int, int]:
+        """(samples a step, steps a program, programs a replica)."""
+        if self.classes > 1:
+            block = max(1, min(256, 2048 // _power_of_two(self.classes)))
+            return block, 1, -(-self.n // block)
+        # Long programs for long inputs; for short ones as many programs as there can be.
+        block = min(512, max(128, _power_of_two(self.n)))
+        loops = 16 if self.n >= _LONG else 1
+        return block, loops, -(-self.n // (block * loops))
+
+
+def _reserve(scores: Tensor, shape: _Shape, reduced: bool, gradient: bool) -> tuple[Tensor, Tensor | None]:
+    size = (shape.replicas, shape.blocks()[2] if reduced else shape.n)
+    results = torch.empty(size, dtype=torch.float64 if reduced else torch.float32, device=scores.device)
+    return results, torch.empty(scores.shape, dtype=scores.dtype, device=scores.device) if gradient else None
+
+
+def _launch(
+    shape: _Shape,
+    scores: Tensor,
+    labels: Tensor,
+    group: Group,
+    gradient: Tensor | None,
+    results: Tensor,
+    *,
+    negatives: Tensor | None = None,
+    weights: Tensor | None = None,
+    label_weights: Tensor | None = None,
+    label_step: int = 0,
+    soft: bool = False,
+    scale: float | Tensor = 1.0,
+    reduced: bool = True,
+) -> None:
+    block, loops, programs = shape.blocks()
+    weights, weight_step = _steps(weights)
+    rows = shape.replicas if group.replicas is None else group.replicas.shape[0]
+    number, device_scale = (0.0, scale) if isinstance(scale, Tensor) else (scale, None)
+    pointers = (weights, label_weights, group.table, group.replicas, gradient, results, shape.n)
+    with _device_of(scores):
+        if shape.classes > 1:
+            class_pass[(programs, rows)](
+                scores, labels, *pointers, shape.inner, label_step, weight_step, number, device_scale,
+                CLASSES=shape.classes, KIND=int(group.kind), HAS_INNER=shape.inner > 1, REDUCE=reduced,
+                BLOCK=block, WIDTH=_power_of_two(shape.classes), num_warps=4,
+            )  # fmt: skip
+        else:
+            plain = group.plain and label_weights is None
+            shares = None if negatives is None else _laid_out(negatives)
+            binary_pass[(programs, rows)](
+                scores, labels, shares, *pointers, label_step, weight_step, number, device_scale,
+                KIND=int(group.kind), PLAIN=plain, SOFT=soft, REDUCE=reduced, BLOCK=block, LOOPS=loops,
+                num_warps=4,
+            )  # fmt: skip
+
+
+def _power_of_two(n: int) -> int:
+    """The smallest power of two that is not below n."""
+    return 1 << (n - 1).bit_length()
+
+
+def _finish(sums: Tensor) -> Tensor:
+    return sums.to(torch.float32).clamp_(-_LARGEST, _LARGEST)
+
+
+def _laid_out(tensor: Tensor) -> Tensor:
+    tensor = tensor.contiguous()
+    return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
+
+
+def _steps(weights: Tensor | None) -> tuple[Tensor | None, int]:
+    """One number for all is read in place; anything else is laid out."""
+    if weights is None:
+        return None, 0
+    if all(step == 0 or length == 1 for step, length in zip(weights.stride(), weights.shape, strict=True)):
+        return weights, 0
+    return _laid_out(weights), 1
+
+
+def _device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
+    if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    return torch.cuda.device(tensor.device)

@@ -1,0 +1,294 @@
+"""TabM: an ensemble of nets for tables that share most weights, through the `tabm` package of its authors.
+
+Gorishniy, Kotelnikov and Babenko, "TabM: advancing tabular deep learning with parameter-efficient ensembling"
+(ICLR 2025).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...losses import Loss
+from .heads import MemberHead
+from .layers import ReplicaLayer, ReplicaNet
+
+__all__ = ["TabM", "mean_probability"]
+
+Embedding = Literal["linear", "periodic"]
+Sharing = Literal["tabm", "tabm-mini", "tabm-packed"]
+
+
+def mean_probability(member_scores: Tensor, losses: Sequence[Loss]) -> Tensor:
+    """The mean over the members of the probability each has by the loss of its replica, as TabM predicts.
+
+    Args:
+        member_scores: (K, members, N) as from `TabM.member_scores`; or (K, members, N, classes).
+        losses: One a replica.
+
+    Returns:
+        P(y=1), (K, N); or the posterior, (K, N, classes).
+
+    Example:
+        >>> from raresight.losses import parse
+        >>> scores = torch.tensor([[[-1.0], [1.0]], [[-1.0], [1.0]]])
+        >>> mean_probability(scores, [parse("crossentropy"), parse("focal(gamma=2.0)")]).shape
+        torch.Size([2, 1])
+    """
+    if len(losses) != len(member_scores):
+        raise ValueError(
+            f"{len(losses)} losses were given for {len(member_scores)} replicas: give one for each"
+        )
+    means = []
+    for scores, loss in zip(member_scores, losses):
+        if scores.dim() == 2:
+            means.append(loss.probability(scores).mean(0))
+        else:
+            # Classes are axis 1 of what losses take in torch.
+            posterior = loss.probability(scores.flatten(0, 1), multiclass=True)
+            means.append(posterior.view_as(scores).mean(0))
+    return torch.stack(means)
+
+
+class TabM(ReplicaNet):
+    """K times an ensemble of `members` dense nets that share their weights but for factors of their own.
+
+    As its authors advise, each member is trained on its own loss (`training_scores`), and the prediction is
+    the mean of the members' probabilities. `net(x)` is the score of that mean where a probability is the
+    sigmoid of a score (or the softmax of several):
+
+        z = log(mean s(z_i)) - log(mean s(-z_i)),   s the sigmoid
+
+    What a loss itself takes for the probability at a score may be another number: `mean_probability` has the
+    mean of that.
+
+    Needs the `tabm` package: pip install 'raresight[tabm]'. Rows should be standardised. Dropout is decided
+    by the seed of a replica and the number of batches it has seen, so that in a stack it drops what it would
+    drop alone.
+
+    Args:
+        features: Numbers in a row.
+        outputs: 1 for a binary score, or one logit a class.
+        members: Nets in one ensemble; k of the paper.
+        blocks: Hidden layers; 3, or 2 after an embedding, unless given.
+        width: Numbers in a hidden layer.
+        dropout: The share of hidden numbers set to zero in training.
+        sharing: "tabm" gives the members factors in each layer, "tabm-mini" in the first alone, "tabm-packed"
+            gives them all weights of their own.
+        embedding: "linear" or "periodic" turns each number of a row into a vector first; None does not.
+        embedding_width: Length of that vector.
+        replicas: K, how many ensembles.
+        seeds: One a replica; 0 to K-1 unless given.
+        cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
+
+    Example:
+        >>> net = TabM(5, members=4, width=16, replicas=2)
+        >>> rows, labels = torch.zeros(10, 5), torch.zeros(10)
+        >>> net(rows).shape, net.member_scores(rows).shape
+        (torch.Size([2, 10]), torch.Size([2, 4, 10]))
+        >>> net.training_scores(rows).shape, net.training_labels(labels).shape
+        (torch.Size([2, 40]), torch.Size([40]))
+    """
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        outputs: int = 1,
+        members: int = 32,
+        blocks: int | None = None,
+        width: int = 512,
+        dropout: float = 0.1,
+        sharing: Sharing = "tabm",
+        embedding: Embedding | None = None,
+        embedding_width: int = 24,
+        replicas: int = 1,
+        seeds: Sequence[int] | None = None,
+        cosine: Sequence[bool] | bool = False,
+    ) -> None:
+        super().__init__(replicas, seeds, outputs, cosine)
+        if blocks is None:
+            blocks = 3 if embedding is None else 2
+        if min(features, members, blocks, width) < 1:
+            raise ValueError(
+                "TabM needs at least 1 feature, member, block and number in a layer, but got "
+                f"features={features}, members={members}, blocks={blocks}, width={width}"
+            )
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, but is {dropout}")
+        self.features, self.members = features, members
+        self._options: dict[str, Any] = {
+            "features": features,
+            "members": members,
+            "blocks": blocks,
+            "width": width,
+            "dropout": dropout,
+            "sharing": sharing,
+            "embedding": embedding,
+            "embedding_width": embedding_width,
+        }
+        self.backbone = _Backbone(self.seeds, partial(_build, **self._options))
+        self.head = MemberHead(self.cosine, members, width, outputs)
+        self.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows (N, features) or (K, N, features) to the ensembles' scores (K, N), or (K, N, outputs)."""
+        scores = self.member_scores(x)
+        if self.outputs == 1:
+            return F.logsigmoid(scores).logsumexp(1) - F.logsigmoid(-scores).logsumexp(1)
+        return F.log_softmax(scores, -1).logsumexp(1) - math.log(self.members)
+
+    def member_scores(self, x: Tensor) -> Tensor:
+        """The scores of each member: (K, members, N), or (K, members, N, outputs)."""
+        x = self._checked_input(x, (self.features,))
+        scores: Tensor = self.head(self.backbone(x).transpose(1, 2))
+        return scores.squeeze(-1) if self.outputs == 1 else scores
+
+    def training_scores(self, x: Tensor) -> Tensor:
+        return self.member_scores(x).flatten(1, 2)
+
+    def options(self) -> dict[str, Any]:
+        return dict(self._options)
+
+
+class _Backbone(ReplicaLayer):
+    """The package's nets without their last layer: (K, N, features) to (K, N, members, width).
+
+    `body` is such a net, but each of its parameters has a first axis for the replicas; it is called with the
+    slice of one replica, and `torch.func.vmap` makes batched products of that. Rows (N, features) are the
+    same for all replicas.
+    """
+
+    seeds: Tensor
+    batches: Tensor
+
+    def __init__(self, seeds: Sequence[int], build: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.build = build
+        self.body = self._built(0)
+        for part in self.body.modules():
+            for name, value in part.named_parameters(recurse=False):
+                stack = value.detach().new_zeros((len(seeds), *value.shape))
+                part.register_parameter(name, nn.Parameter(stack))
+        self._dropouts = [name for name, part in self.body.named_modules() if isinstance(part, _Dropout)]
+        # All that dropout depends on: what the replica is, and how many batches it has seen.
+        low = torch.tensor([seed & _LOW_32 for seed in seeds])
+        high = torch.tensor([seed >> 32 & _LOW_32 for seed in seeds])
+        self.register_buffer("seeds", _mixed(_mixed(low) ^ high), persistent=False)
+        # A float as all statistics of a net are; exact in float32 up to 16 million batches.
+        self.register_buffer("batches", torch.zeros(len(seeds)))
+
+    def reset_replica(self, k: int, generator: torch.Generator) -> None:
+        seed = int(torch.randint(2**62, (), generator=generator))
+        fresh = self._built(seed)
+        with torch.no_grad():
+            for name, stack in self.body.named_parameters():
+                stack[k] = fresh.get_parameter(name)
+            self.batches[k] = 0
+
+    def _built(self, seed: int) -> nn.Module:
+        # The package draws from PyTorch's own generator; it is lent for that and given back as it was.
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.default_generator.manual_seed(seed)
+            return self.build()
+
+    def forward(self, x: Tensor) -> Tensor:
+        values: dict[str, Tensor] = dict(self.body.named_parameters())
+        if self._dropouts and self.training:
+            self.batches.add_(1)
+            batch = self.batches.to(torch.int64)
+            for number, name in enumerate(self._dropouts):
+                values[f"{name}.key"] = _mixed(_mixed(self.seeds + number) ^ batch)
+        rows = 0 if x.dim() == 3 else None
+        features: Tensor = torch.func.vmap(self._call, in_dims=(0, rows))(values, x)
+        return features
+
+    def _call(self, values: dict[str, Tensor], x: Tensor) -> Tensor:
+        features: Tensor = torch.func.functional_call(self.body, values, (x,))
+        return features
+
+
+class _Dropout(nn.Module):
+    """Dropout decided by a key: the same key, shape and share drop the same places."""
+
+    key: Tensor
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+        self.register_buffer("key", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        places = torch.arange(x.numel(), device=x.device).view(x.shape)
+        is_kept = _mixed(places ^ self.key) >= int(self.share * 2**32)
+        return torch.where(is_kept, x / (1 - self.share), 0)
+
+
+_LOW_32 = 0xFFFFFFFF
+
+
+def _mixed(bits: Tensor) -> Tensor:
+    """32 bits hashed to 32 bits that look random, one to one, in int64.
+
+    Two rounds of shift and product, as in the finalisers of MurmurHash3 (Appleby).
+    """
+    for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
+        bits = bits & _LOW_32
+        bits = ((bits ^ (bits >> 16)) * factor) & _LOW_32
+        bits = bits ^ (bits >> shift)
+    return bits
+
+
+def _build(
+    *,
+    features: int,
+    members: int,
+    blocks: int,
+    width: int,
+    dropout: float,
+    sharing: Sharing,
+    embedding: Embedding | None,
+    embedding_width: int,
+) -> nn.Module:
+    """The package's net of one replica without its last layer, with dropout by key."""
+    try:
+        import rtdl_num_embeddings
+        import tabm
+    except ImportError as error:
+        raise ImportError("TabM needs the tabm package: pip install 'raresight[tabm]'") from error
+    if embedding not in (None, "linear", "periodic"):
+        raise ValueError(f'embedding must be "linear", "periodic" or None, but is {embedding!r}')
+    if sharing not in ("tabm", "tabm-mini", "tabm-packed"):
+        raise ValueError(f'sharing must be "tabm", "tabm-mini" or "tabm-packed", but is {sharing!r}')
+    # From the parts of the package: its net as a whole uses an operation that torch.func.vmap does not know.
+    parts: list[nn.Module] = []
+    if embedding == "linear":
+        parts = [rtdl_num_embeddings.LinearReLUEmbeddings(features, embedding_width), nn.Flatten()]
+    elif embedding == "periodic":
+        parts = [rtdl_num_embeddings.PeriodicEmbeddings(features, embedding_width, lite=False), nn.Flatten()]
+    numbers = 1 if embedding is None else embedding_width
+    is_packed = sharing == "tabm-packed"
+    backbone = tabm.make_tabm_backbone(
+        d_in=features * numbers,
+        n_blocks=blocks,
+        d_block=width,
+        dropout=0.0,
+        k=members,
+        arch_type=sharing,
+        # The choices of the package's own net: the factors of one feature start as one number.
+        start_scaling_init=None if is_packed else "random-signs" if embedding is None else "normal",
+        start_scaling_init_chunks=None if is_packed else [numbers] * features,
+    )
+    for part in list(backbone.modules()):
+        for name, inner in list(part.named_children()):
+            if isinstance(inner, nn.Dropout):
+                setattr(part, name, _Dropout(dropout) if dropout else nn.Identity())
+    return nn.Sequential(*parts, tabm.EnsembleView(k=members), backbone)

@@ -1,0 +1,230 @@
+"""How nets are trained: everything that decides the weights apart from net, losses, seeds and data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+__all__ = ["DEFAULT_CLIP", "Recipe"]
+
+# The limit of a replica's gradient norm unless one is given. Losses with an unbounded gradient need one, but
+# a tight limit takes their gain away. Measured by benchmarks/measure_clipping.py (results/clipping.csv):
+# without one 3 of 4 trainings with alpha or TBL ended in NaN; 1 shortens half of all steps, 5 one to four in
+# a hundred; at 20 one training in four was spoilt by an explosion.
+DEFAULT_CLIP: float | None = 5.0
+
+_OPTIMISERS = ("sgd", "adamw")
+_SWITCHES = ("start_at_prior", "augment", "bf16_evaluation", "compiled", "cuda_graph", "deterministic")
+_PRECISIONS = ("float32", "bf16", "float64")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a stack of nets is trained. The defaults are the paper's for CIFAR.
+
+    `Recipe.images` and `Recipe.tables` are the paper's two recipes by name.
+
+    The learning rate of step t (of all steps, from 0) in epoch e (from 0) is
+
+        lr * min(1, (t + 1) / (warmup_epochs * steps an epoch)) * decay_factor^(decay epochs that are <= e)
+
+    Attributes:
+        epochs: Passes over the training rows.
+        batch: Rows a step. A last batch that would not be full is left out; where there are fewer rows than
+            a batch, a batch is all of them.
+        optimiser: "sgd" (with momentum) or "adamw".
+        lr: The base learning rate, or one a replica.
+        momentum: Of SGD.
+        weight_decay: Added to the gradient by SGD, decoupled by AdamW.
+        betas: Of AdamW.
+        epsilon: Of AdamW.
+        warmup_epochs: Over these the learning rate rises linearly, step by step.
+        decay_epochs: From each of these on the learning rate is `decay_factor` times lower.
+        decay_factor: See there.
+        clip: The largest gradient norm of a replica; a longer gradient is shortened to it. None for no limit;
+            or one entry a replica.
+        precision: "float32"; "bf16" runs the net under autocast, with weights, loss and optimiser in float32;
+            "float64".
+        drw_epoch: From this epoch on classes are weighed by their effective number (deferred reweighting);
+            None for never.
+        deferred: Which replicas that concerns, one truth value a replica; None for those with an LDAM loss.
+        start_at_prior: Whether the head's bias starts at the score that is right for the prior alone.
+        augment: Whether training images are cropped and flipped at random.
+        evaluate_every: Epochs between evaluations; the last epoch is always evaluated.
+        bf16_evaluation: Whether the evaluation runs under autocast, too. bfloat16 has 8 bits, so that many
+            scores are equal: faster, but ranks are coarse.
+        fprs: False-positive rates of the partial AUC and the recall of binary nets.
+        best_by: The metric that chooses the best epoch; None for the partial AUC at the first of `fprs`, or
+            for several classes the balanced accuracy.
+        compiled: Whether the training pass goes through `torch.compile`.
+        cuda_graph: Whether the step is recorded as a CUDA graph on a GPU; without, it runs operation by
+            operation, with the same result.
+        deterministic: Whether cuDNN is held to deterministic algorithms, so that a seed gives the same curve
+            twice.
+
+    Example:
+        >>> recipe = Recipe.tables(epochs=30, lr=1e-3)
+        >>> recipe.optimiser, recipe.warmup_epochs
+        ('adamw', 15)
+        >>> Recipe.from_dict(recipe.to_dict()) == recipe
+        True
+    """
+
+    epochs: int = 250
+    batch: int = 128
+    optimiser: str = "sgd"
+    lr: float | Sequence[float] = 0.002
+    momentum: float = 0.9
+    weight_decay: float = 2.5e-4
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    warmup_epochs: float = 10
+    decay_epochs: Sequence[int] = (160, 180)
+    decay_factor: float = 0.1
+    clip: float | Sequence[float | None] | None = DEFAULT_CLIP
+    precision: str = "float32"
+    drw_epoch: int | None = 160
+    deferred: Sequence[bool] | None = None
+    start_at_prior: bool = False
+    augment: bool = True
+    evaluate_every: int = 1
+    bf16_evaluation: bool = False
+    fprs: Sequence[float] = (0.01, 0.001)
+    best_by: str | None = None
+    compiled: bool = False
+    cuda_graph: bool = True
+    deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "clip", "betas", "decay_epochs", "fprs", "deferred"):
+            value = getattr(self, name)
+            if isinstance(value, Sequence) and not isinstance(value, str):
+                object.__setattr__(self, name, tuple(value))
+        for name in ("epochs", "batch", "evaluate_every"):
+            _check_whole(name, getattr(self, name), least=1)
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, but is {getattr(self, name)!r}")
+        if self.optimiser not in _OPTIMISERS:
+            raise ValueError(f"optimiser must be one of {', '.join(_OPTIMISERS)}, but is {self.optimiser!r}")
+        if self.precision not in _PRECISIONS:
+            raise ValueError(f"precision must be one of {', '.join(_PRECISIONS)}, but is {self.precision!r}")
+        for rate in _each(self.lr):
+            _check_range("lr", rate, above=0.0)
+        for limit in _each(self.clip):
+            if limit is not None:
+                _check_range("clip", limit, above=0.0)
+        _check_range("momentum", self.momentum, least=0.0, below=1.0)
+        _check_range("weight_decay", self.weight_decay, least=0.0)
+        if len(self.betas) != 2:
+            raise ValueError(f"betas must be two numbers, but are {self.betas}")
+        for beta in self.betas:
+            _check_range("betas", beta, least=0.0, below=1.0)
+        _check_range("epsilon", self.epsilon, above=0.0)
+        _check_range("warmup_epochs", self.warmup_epochs, least=0.0)
+        _check_range("decay_factor", self.decay_factor, above=0.0)
+        for epoch in self.decay_epochs:
+            _check_whole("decay_epochs", epoch, least=0)
+        if self.drw_epoch is not None:
+            _check_whole("drw_epoch", self.drw_epoch, least=0)
+        if not self.fprs:
+            raise ValueError("fprs must hold at least one false-positive rate, but is empty")
+        for fpr in self.fprs:
+            _check_range("fprs", fpr, above=0.0, most=1.0)
+
+    @classmethod
+    def images(cls, **changes: Any) -> Self:
+        """The paper's recipe for CIFAR: SGD, 250 epochs; `lr=0.01` is its choice for Tiny ImageNet.
+
+        >>> Recipe.images(lr=0.01).decay_epochs
+        (160, 180)
+        """
+        return cls(**changes)
+
+    @classmethod
+    def tables(cls, **changes: Any) -> Self:
+        """The paper's recipe for tables: AdamW at 1e-3 (or `lr=1e-4`), without decay of the learning rate.
+
+        >>> Recipe.tables(lr=1e-4).batch
+        128
+        """
+        paper: dict[str, Any] = {
+            "epochs": 100,
+            "optimiser": "adamw",
+            "lr": 1e-3,
+            "warmup_epochs": 15,
+            "decay_epochs": (),
+            "drw_epoch": None,
+        }
+        return cls(**{**paper, **changes})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
+            for field in fields(self)
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The recipe that `to_dict` wrote."""
+        unknown = sorted(set(values) - {field.name for field in fields(cls)})
+        if unknown:
+            raise ValueError(f"a recipe has no {', '.join(unknown)}: it was written by another version")
+        return cls(**values)
+
+    def rates_of(self, replicas: int) -> list[float]:
+        """The base learning rate of each replica."""
+        return _spread("lr", self.lr, replicas)
+
+    def clips_of(self, replicas: int) -> list[float] | None:
+        """The limit of each replica's gradient norm, infinity where it has none; None where none has."""
+        limits = [math.inf if limit is None else limit for limit in _spread("clip", self.clip, replicas)]
+        return limits if min(limits) < math.inf else None
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _spread(name: str, value: Any, replicas: int) -> list[Any]:
+    if not isinstance(value, tuple):
+        return [value] * replicas
+    if len(value) != replicas:
+        raise ValueError(
+            f"the recipe gives {len(value)} values of {name} for {replicas} replicas: "
+            "give one number, or one a replica"
+        )
+    return list(value)
+
+
+def _check_whole(name: str, value: Any, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, but is {value!r}")
+
+
+def _check_range(
+    name: str,
+    value: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    below: float = math.inf,
+    most: float | None = None,
+) -> None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, but is {value!r}")
+    good = (
+        value < below
+        and (least is None or value >= least)
+        and (above is None or value > above)
+        and (most is None or value <= most)
+    )
+    if not good:
+        bounds = [f"at least {least:g}"] if least is not None else []
+        bounds += [f"above {above:g}"] if above is not None else []
+        bounds += [f"below {below:g}"] if below < math.inf else ["finite"]
+        bounds += [f"at most {most:g}"] if most is not None else []
+        raise ValueError(f"{name} must be {' and '.join(bounds)}, but is {value!r}")

@@ -1,0 +1,83 @@
+"""Files that appear whole or not at all: safetensors and JSON, written aside, flushed, and renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["UNFINISHED", "read_tensors", "tensor_metadata", "write_json", "write_tensors"]
+
+# How the name of a file ends while it is being written.
+UNFINISHED = ".unfinished"
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
+    """Write tensors as a safetensors file, in place of an earlier one."""
+    save_file = _safetensors("torch").save_file
+    unfinished = path.with_name(path.name + UNFINISHED)
+    save_file(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
+        str(unfinished),
+        dict(metadata),
+    )
+    _put_in_place(unfinished, path)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, on the CPU."""
+    load_file = _safetensors("torch").load_file
+    _need(path)
+    try:
+        tensors: dict[str, Tensor] = load_file(str(path))
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as safetensors, it is damaged: {error}") from None
+    return tensors
+
+
+def tensor_metadata(path: Path) -> dict[str, str]:
+    """What a safetensors file says about itself."""
+    safe_open = _safetensors().safe_open
+    _need(path)
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            return dict(file.metadata() or {})
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as safetensors, it is damaged: {error}") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write plain values as JSON, in place of an earlier file."""
+    unfinished = path.with_name(path.name + UNFINISHED)
+    unfinished.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+    _put_in_place(unfinished, path)
+
+
+def _put_in_place(unfinished: Path, path: Path) -> None:
+    with unfinished.open("rb+") as file:
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    # The name, too, must be on the disk before what relies on it is written.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _need(path: Path) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+
+
+def _safetensors(part: str = "") -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(f"safetensors.{part}" if part else "safetensors")
+    except ImportError:
+        raise ImportError("weights on disk need safetensors: pip install 'raresight[torch]'") from None

@@ -1,0 +1,200 @@
+"""One training step of K replicas, over buffers that stay in their places.
+
+Nothing in a step asks for a value, so that on a GPU it is recorded once as a CUDA graph and then replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .batches import RowSource, draw_epoch, steps_of
+from .optimiser import FlatStacks, StackOptimiser, clip_factors
+from .recipe import Recipe
+from .replicas import Replicas
+from .schedule import class_weights, deferred_replicas, learning_rates
+
+__all__ = ["REASONS", "TrainingStep", "record_graph"]
+
+# Why a replica was frozen, by the number that the device keeps.
+REASONS = ("", "loss", "gradient")
+
+_WARM_UP = 3
+
+
+class TrainingStep:
+    """The state of a training and the step that changes it.
+
+    A replica whose loss or gradient norm is not finite is frozen on the spot: its weights, the optimiser's
+    memory of it and its batch-norm statistics stay those of before the step, and no later step moves them.
+
+    Attributes:
+        steps: Steps of an epoch.
+        optimiser: It holds the weights and what it remembers.
+        frozen: (K,), bool.
+        frozen_at: (K,), the step of all steps (from 0) at which a replica was frozen, or -1.
+        reason: (K,), why: a position in `REASONS`.
+        norms: (steps, K), the gradient norms of the epoch, before they are clipped; NaN once a replica is
+            frozen.
+        losses: (steps, K), the mean losses of the batches, likewise.
+    """
+
+    def __init__(
+        self, replicas: Replicas, source: RowSource, recipe: Recipe, class_counts: Sequence[int]
+    ) -> None:
+        net, count = replicas.net, len(replicas)
+        self._net, self._table, self._source, self._recipe = net, replicas.table, source, recipe
+        self._forward: Callable[[Tensor], Tensor] = net.training_scores
+        if recipe.compiled:
+            self._forward = torch.compile(net.training_scores, dynamic=False)
+        self._parameters = list(net.parameters())
+        self._device, self._dtype = self._parameters[0].device, self._parameters[0].dtype
+        self.optimiser = StackOptimiser(self._parameters, count, recipe)
+        statistics = list(replicas.statistics().values())
+        self._statistics = FlatStacks(statistics, count) if statistics else None
+
+        place: dict[str, Any] = {"device": self._device}
+        self._seeds = tuple(dict.fromkeys(replicas.seeds))
+        # Which of the different seeds each replica has: rows are gathered once for each of them.
+        owner = [self._seeds.index(seed) for seed in replicas.seeds]
+        self._owner = None if owner == list(range(count)) else torch.tensor(owner, **place)
+        self.steps, self._batch = steps_of(len(source), recipe.batch)
+        draws = self._draws(0)
+        self._order = draws.order.to(self._device)
+        self._changes = tuple(change.to(self._device) for change in draws.changes)
+        self._position = torch.zeros(1, dtype=torch.int64, **place)
+        self._done = torch.zeros((), dtype=torch.int64, **place)
+        self._rates = torch.zeros(self.steps, count, dtype=self._dtype, **place)
+        limits = recipe.clips_of(count)
+        self._limits = None if limits is None else torch.tensor(limits, dtype=self._dtype, **place)
+        self._class_counts = tuple(class_counts)
+        self._deferred = deferred_replicas(recipe, replicas.losses)
+        self._weights: Tensor | None = None
+        if any(self._deferred):
+            self._weights = class_weights(recipe, self._deferred, class_counts, 0).to(
+                self._device, self._dtype
+            )
+
+        self.frozen = torch.zeros(count, dtype=torch.bool, **place)
+        self.frozen_at = torch.full((count,), -1, dtype=torch.int64, **place)
+        self.reason = torch.zeros(count, dtype=torch.int64, **place)
+        self.norms = torch.zeros(self.steps, count, dtype=self._dtype, **place)
+        self.losses = torch.zeros(self.steps, count, dtype=self._dtype, **place)
+        self._nan = torch.full((count,), torch.nan, dtype=self._dtype, **place)
+        self._replay: Callable[[], None] | None = None
+
+    def run_epoch(self, epoch: int) -> None:
+        """All steps of an epoch (from 0)."""
+        self._prepare(epoch)
+        self._net.train()
+        if self._device.type == "cuda" and self._recipe.cuda_graph and self._replay is None:
+            self._replay = record_graph(self._step, self._state(), self._device)
+        step = self._replay or self._step
+        for _ in range(self.steps):
+            step()
+
+    def _draws(self, epoch: int) -> Any:
+        return draw_epoch(self._source, self._seeds, epoch, self._recipe.batch, augment=self._recipe.augment)
+
+    def _prepare(self, epoch: int) -> None:
+        """Write what is new in an epoch into the buffers that the step reads."""
+        draws = self._draws(epoch)
+        self._order.copy_(draws.order)
+        for buffer, change in zip(self._changes, draws.changes, strict=True):
+            buffer.copy_(change)
+        self._rates.copy_(learning_rates(self._recipe, len(self.frozen), epoch, self.steps))
+        if self._weights is not None:
+            self._weights.copy_(class_weights(self._recipe, self._deferred, self._class_counts, epoch))
+        self._position.zero_()
+        self._done.fill_(epoch * self.steps)
+
+    def _step(self) -> None:
+        x, labels = self._next_batch()
+        before = None if self._statistics is None else self._statistics.gather()
+        # Casts of weights must not be kept beyond the step: a graph would replay with old ones.
+        with torch.autocast(
+            self._device.type, torch.bfloat16, enabled=self._recipe.precision == "bf16", cache_enabled=False
+        ):
+            scores = self._forward(x)
+        labels = self._net.training_labels(labels)
+        losses = self._table(scores.to(self._dtype), labels, self._weights)
+        # Each loss reaches the weights of its own replica alone, so that the sum has K gradients at once.
+        gradients = torch.autograd.grad(losses.sum(), self._parameters, materialize_grads=True)
+        with torch.no_grad():
+            self._update(losses.detach().to(self._dtype), self.optimiser.gather(gradients), before)
+
+    def _next_batch(self) -> tuple[Tensor, Tensor]:
+        index, *changes = (
+            drawn.index_select(0, self._position).squeeze(0) for drawn in (self._order, *self._changes)
+        )
+        x = self._source.batch(index, tuple(changes))
+        labels = self._source.labels.index_select(0, index.reshape(-1)).view_as(index)
+        if len(self._seeds) == 1:
+            return x[0], labels[0]
+        if self._owner is None:
+            return x, labels
+        return x.index_select(0, self._owner), labels.index_select(0, self._owner)
+
+    def _update(self, losses: Tensor, gradient: Tensor, before: Tensor | None) -> None:
+        norms = torch.linalg.vector_norm(gradient, dim=1)
+        bad_loss = ~torch.isfinite(losses)
+        fails = (bad_loss | ~torch.isfinite(norms)) & ~self.frozen
+        self.norms.index_copy_(0, self._position, torch.where(self.frozen, self._nan, norms)[None])
+        self.losses.index_copy_(0, self._position, torch.where(self.frozen, self._nan, losses)[None])
+        self.frozen_at.copy_(torch.where(fails, self._done, self.frozen_at))
+        self.reason.copy_(torch.where(fails, 2 - bad_loss.to(torch.int64), self.reason))
+        self.frozen.logical_or_(fails)
+        alive = ~self.frozen
+        if self._limits is not None:
+            gradient.mul_(clip_factors(norms, self._limits).unsqueeze(1))
+        rate = self._rates.index_select(0, self._position).squeeze(0)
+        self._done.add_(1)
+        self._position.add_(1)
+        self.optimiser.step(gradient, rate, alive, self._done)
+        if self._statistics is not None and before is not None:
+            self._statistics.write(torch.where(alive.unsqueeze(1), self._statistics.gather(), before))
+
+    def _state(self) -> list[Tensor]:
+        """Everything that a step changes."""
+        return [
+            *(parameter.detach() for parameter in self._parameters),
+            *self._net.buffers(),
+            self.optimiser.weights,
+            *self.optimiser.slots.values(),
+            *(self._position, self._done, self.frozen, self.frozen_at, self.reason, self.norms, self.losses),
+        ]
+
+
+def record_graph(
+    step: Callable[[], None], state: Sequence[Tensor], device: torch.device
+) -> Callable[[], None]:
+    """A step as a CUDA graph; the call of what is returned replays it.
+
+    Kernels are chosen, compiled and given their memory in a few steps beforehand, on a stream of their own as
+    recording demands. `state` is everything that a step changes; it is as before in the end.
+    """
+    saved = [tensor.clone() for tensor in state]
+
+    def restore() -> None:
+        with torch.no_grad():
+            for tensor, value in zip(state, saved, strict=True):
+                tensor.copy_(value)
+
+    with torch.cuda.device(device):
+        side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UP):
+                step()
+                restore()
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        # Recording runs nothing, but a careless layer may change its state as it is recorded.
+        restore()
+        torch.cuda.synchronize(device)
+    return graph.replay

@@ -1,0 +1,90 @@
+"""What became of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Row", "Training"]
+
+# One replica in one epoch, in plain values.
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Training:
+    """The history of a stack of replicas.
+
+    A row of `history` is one replica in one epoch: `epoch` (from 1), `replica`, `loss` (which one), `seed`,
+    `train_loss` (its mean over the epoch's batches), `learning_rate` (of the epoch's last step),
+    `gradient_norm_mean` and `gradient_norm_max` (before clipping), `clipped` (the share of steps whose
+    gradient was shortened), `frozen`, `seconds` (of the epoch, for all replicas), and, where the epoch was
+    evaluated, the metrics. What is not defined, such as the loss of a replica that is frozen, is None.
+
+    Attributes:
+        names: Loss and seed of each replica.
+        history: All rows, epoch by epoch.
+        frozen: Why and when replicas stopped, by their numbers.
+        best_by: The metric that chooses the best epoch, None where nothing was evaluated.
+        seconds: How long it took, all resumptions together.
+    """
+
+    names: tuple[str, ...]
+    history: tuple[Row, ...]
+    frozen: Mapping[int, str]
+    best_by: str | None
+    seconds: float
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that were trained."""
+        return self.history[-1]["epoch"] if self.history else 0
+
+    @property
+    def best(self) -> tuple[Row | None, ...]:
+        """Each replica's row with the largest `best_by`, of the epochs in which it was not frozen.
+
+        The rows that chose the epoch also judge it: as an estimate of what other rows would show it is too
+        good. Judge by `last`, or by rows that took no part in the choice.
+        """
+        found: list[Row | None] = [None] * len(self.names)
+        for row in self._evaluated():
+            so_far = found[row["replica"]]
+            if row["frozen"] or self._merit(row) is None:
+                continue
+            if so_far is None or self._merit(row) > self._merit(so_far):
+                found[row["replica"]] = row
+        return tuple(found)
+
+    @property
+    def last(self) -> tuple[Row | None, ...]:
+        """Each replica's row of the last epoch that was evaluated."""
+        found: list[Row | None] = [None] * len(self.names)
+        for row in self._evaluated():
+            found[row["replica"]] = row
+        return tuple(found)
+
+    def to_rows(self) -> list[Row]:
+        """The history as a list of plain dictionaries, ready for a table."""
+        return [dict(row) for row in self.history]
+
+    def _evaluated(self) -> Sequence[Row]:
+        return [row for row in self.history if self.best_by in row]
+
+    def _merit(self, row: Row) -> Any:
+        return row[self.best_by or ""]
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.names)} replicas, {self.epochs} epochs, {self.seconds:.1f} s"]
+        for name, best, last in zip(self.names, self.best, self.last):
+            if best is not None and last is not None:
+                lines.append(
+                    f"{name}: {self.best_by} {self._merit(best):.4f} at epoch {best['epoch']}, "
+                    f"last {_number(self._merit(last))}"
+                )
+        return "\n".join(lines + list(self.frozen.values()))
+
+
+def _number(value: float | None) -> str:
+    return "not defined" if value is None else f"{value:.4f}"

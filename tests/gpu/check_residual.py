@@ -1,0 +1,144 @@
+"""The residual trunk's kernels on a GPU against the layers they replace."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+
+from raresight.nn.nets import ResNet, resnet_cifar
+from raresight.nn.nets import resnet as resnet_module
+
+Gradients = dict[str, torch.Tensor]
+
+
+def by_layers(call: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """What the layers give where the kernels would run."""
+    kept, resnet_module.can_run = resnet_module.can_run, lambda x, channels: False  # type: ignore[assignment]
+    try:
+        return call()
+    finally:
+        resnet_module.can_run = kept
+
+
+def a_net(depth: int = 32, replicas: int = 3) -> ResNet:
+    net = resnet_cifar(depth, replicas=replicas).train()
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            if "norm" in name:
+                parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+    return net.cuda()
+
+
+def images(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1)).cuda()
+
+
+def trained(net: ResNet, x: torch.Tensor, half: bool) -> tuple[torch.Tensor, Gradients]:
+    pull = images(net.replicas, x.shape[-4])
+    with torch.autocast("cuda", torch.bfloat16, enabled=half):
+        scores = net(x)
+    (scores.double() * pull).sum().backward()
+    return scores.detach(), {name: p.grad for name, p in net.named_parameters() if p.grad is not None}
+
+
+def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found.double() - wanted.double()).norm() / wanted.double().norm())
+
+
+def near(gradients: Gradients, wanted: Gradients) -> None:
+    """Equal up to rounding, but for the few that a unit at the very edge of its relu can move."""
+    apart = sorted(difference(gradient, wanted[name]) for name, gradient in gradients.items())
+    assert apart[len(apart) // 2] < 1e-5, apart
+    assert apart[-1] < 0.05, apart
+
+
+def check_float32_is_right_for_every_depth() -> None:
+    for depth in (32, 44, 56):
+        net, x = a_net(depth), images(3, 16, 3, 32, 32)
+        wide = copy.deepcopy(net).double()
+        scores, gradients = trained(net, x, False)
+        wanted, wanted_gradients = trained(wide, x.double(), False)
+        assert difference(scores, wanted) < 1e-5, (depth, difference(scores, wanted))
+        near(gradients, wanted_gradients)
+        buffers = dict(wide.named_buffers())
+        for name, buffer in net.named_buffers():
+            if "running" in name:
+                assert difference(buffer, buffers[name]) < 1e-5, (depth, name)
+
+
+def check_bfloat16_is_as_near_as_the_layers_under_autocast() -> None:
+    net, x = a_net(), images(3, 64, 3, 32, 32)
+    wanted, wanted_gradients = trained(copy.deepcopy(net).double(), x.double(), False)
+    scores, gradients = trained(copy.deepcopy(net), x, True)
+    rivals: list[Gradients] = []
+
+    def rival() -> torch.Tensor:
+        found, grads = trained(copy.deepcopy(net), x, True)
+        rivals.append(grads)
+        return found
+
+    theirs = by_layers(rival)
+    assert difference(scores, wanted) < 1.2 * difference(theirs, wanted)
+    ours = sorted(difference(gradients[name], wanted_gradients[name]) for name in gradients)
+    others = sorted(difference(rivals[0][name], wanted_gradients[name]) for name in gradients)
+    assert ours[len(ours) // 2] < 1.2 * others[len(others) // 2], (
+        ours[len(ours) // 2],
+        others[len(others) // 2],
+    )
+
+
+def check_the_same_bits_twice() -> None:
+    net, x = a_net(), images(3, 128, 3, 32, 32)
+    first, second = (trained(copy.deepcopy(net), x, True) for _ in range(2))
+    assert torch.equal(first[0], second[0])
+    assert all(torch.equal(first[1][name], second[1][name]) for name in first[1])
+
+
+def check_other_sizes_of_images_and_batches() -> None:
+    for shape in ((2, 5, 3, 64, 64), (3, 3, 32, 32)):
+        net, x = a_net(8, replicas=2), images(*shape)
+        wide = copy.deepcopy(net).double()
+        scores, gradients = trained(net, x, False)
+        wanted, wanted_gradients = trained(wide, x.double(), False)
+        assert difference(scores, wanted) < 1e-5, shape
+        near(gradients, wanted_gradients)
+
+
+def check_evaluation() -> None:
+    net, x = a_net(), images(3, 64, 3, 32, 32)
+    trained(net, x, False)
+    net.eval()
+    with torch.no_grad():
+        found = net(x)
+        wanted = copy.deepcopy(net).double()(x.double())
+    assert difference(found, wanted) < 1e-5, difference(found, wanted)
+
+
+def check_a_stack_equals_a_net_alone() -> None:
+    net, x = a_net(replicas=4), images(4, 64, 3, 32, 32)
+    alone = net.replica(2)
+    scores, gradients = trained(net, x, True)
+    pull = images(4, 64)[2:3]
+    with torch.autocast("cuda", torch.bfloat16):
+        own = alone(x[2:3])
+    (own.double() * pull).sum().backward()
+    assert torch.equal(own[0], scores[2])
+    for name, parameter in alone.named_parameters():
+        if parameter.grad is not None and not name.startswith("head"):
+            assert torch.equal(parameter.grad[0], gradients[name][2]), name
+
+
+def check_a_replica_of_nan_touches_no_other() -> None:
+    nets, x = [a_net(), a_net()], images(3, 32, 3, 32, 32)
+    with torch.no_grad():
+        nets[1].stem.weight[1] = torch.nan
+    (first, plain), (second, spoilt) = (trained(net, x, True) for net in nets)
+    assert second[1].isnan().all()
+    for k in (0, 2):
+        assert torch.equal(first[k], second[k])
+        assert all(
+            torch.equal(plain[name][k], spoilt[name][k]) for name in plain if not name.startswith("head")
+        )

@@ -1,0 +1,179 @@
+"""Training on a GPU: CUDA graphs, determinism, frozen replicas, resumption. Needs safetensors, too."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from raresight.nn import ImageRows, Recipe, Replicas, TableRows, train
+from raresight.nn.nets import MLP, TabNet, resnet_cifar
+
+LOSSES = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2.0)", "alpha(alpha=0.8)"]
+RANDOM = np.random.default_rng(0)
+Y = (np.arange(1100) % 10 == 0).astype(int)
+X = RANDOM.normal(size=(1100, 6)) + Y[:, None]
+PIXELS = RANDOM.integers(0, 200, size=(1100, 3, 32, 32), dtype=np.uint8)
+PIXELS[Y == 1, 0] += 40
+TABLE = TableRows(X, Y)
+IMAGES = ImageRows(PIXELS, Y, mean=(0.4,) * 3, std=(0.25,) * 3)
+
+RECIPE = Recipe(epochs=3, batch=128, lr=0.02, warmup_epochs=1, decay_epochs=(2,), clip=5.0, drw_epoch=None)
+MLP_NET = partial(MLP, 6, hidden=(32, 32), batch_norm=True)
+TABNET = partial(TabNet, 6, ghost_batch=64)
+RESNET = partial(resnet_cifar, 32)
+# Small enough for float64 and for a CPU.
+SMALL_RESNET = partial(resnet_cifar, 8, width=4)
+SMALL_IMAGES = ImageRows(PIXELS[:384, :, :8, :8], Y[:384], mean=(0.4,) * 3, std=(0.25,) * 3)
+
+
+def trained(net, rows, recipe=RECIPE, *, device="cuda", seeds=(3, 4, 3, 5), losses=LOSSES, **options):
+    replicas = Replicas(net, losses, seeds)
+    result = train(replicas, rows, recipe, device=device, progress=False, **options)
+    return replicas, result
+
+
+def weights_of(replicas):
+    return {name: value.detach().cpu() for name, value in replicas.net.state_dict().items()}
+
+
+def assert_equal(one, other):
+    there = weights_of(other)
+    for name, value in weights_of(one).items():
+        gap = (value.double() - there[name].double()).abs().max().item()
+        assert torch.equal(value, there[name]), f"{name} differs by up to {gap:g}"
+
+
+def assert_close(one, other, limit):
+    there = weights_of(other)
+    for name, value in weights_of(one).items():
+        gap = (value.double() - there[name].double()).abs().max().item()
+        assert gap < limit, f"{name} differs by {gap:g}"
+
+
+def assert_moved(replicas, net, seeds=(3, 4, 3, 5), losses=LOSSES):
+    start = weights_of(Replicas(net, losses, seeds))["head.weight"]
+    moved = (weights_of(replicas)["head.weight"].double() - start.double()).abs().amax((1, 2))
+    assert moved.min() > 1e-4, f"a replica did not train: {moved.tolist()}"
+
+
+def without_times(result):
+    return [{**row, "seconds": None} for row in result.history]
+
+
+def check_graph_equals_the_step_without_it_mlp():
+    one, first = trained(MLP_NET, TABLE, evaluation=TABLE)
+    two, second = trained(MLP_NET, TABLE, replace(RECIPE, cuda_graph=False), evaluation=TABLE)
+    assert_moved(one, MLP_NET)
+    assert_equal(one, two)
+    assert without_times(first) == without_times(second)
+
+
+def check_graph_equals_the_step_without_it_tabnet():
+    recipe = replace(RECIPE, optimiser="adamw", lr=0.005)
+    one, _ = trained(TABNET, TABLE, recipe)
+    two, _ = trained(TABNET, TABLE, replace(recipe, cuda_graph=False))
+    assert_moved(one, TABNET)
+    assert_equal(one, two)
+
+
+def check_graph_equals_the_step_without_it_resnet_bf16():
+    recipe = replace(RECIPE, precision="bf16")
+    one, _ = trained(RESNET, IMAGES, recipe)
+    two, _ = trained(RESNET, IMAGES, replace(recipe, cuda_graph=False))
+    assert_moved(one, RESNET)
+    assert_equal(one, two)
+
+
+def check_the_same_seed_gives_the_same_weights_mlp():
+    for precision in ("float32", "bf16"):
+        recipe = replace(RECIPE, precision=precision)
+        one, first = trained(MLP_NET, TABLE, recipe, evaluation=TABLE)
+        two, second = trained(MLP_NET, TABLE, recipe, evaluation=TABLE)
+        assert_equal(one, two)
+        assert without_times(first) == without_times(second)
+
+
+def check_the_same_seed_gives_the_same_weights_resnet():
+    for precision in ("float32", "bf16"):
+        recipe = replace(RECIPE, precision=precision)
+        one, first = trained(RESNET, IMAGES, recipe, evaluation=IMAGES)
+        two, second = trained(RESNET, IMAGES, recipe, evaluation=IMAGES)
+        assert_equal(one, two)
+        assert without_times(first) == without_times(second)
+
+
+def check_the_gpu_trains_as_the_cpu_does():
+    for net, rows in ((MLP_NET, TABLE), (SMALL_RESNET, SMALL_IMAGES)):
+        for optimiser in ("sgd", "adamw"):
+            recipe = replace(RECIPE, precision="float64", optimiser=optimiser, lr=0.005)
+            one, first = trained(net, rows, recipe, evaluation=rows)
+            two, second = trained(net, rows, recipe, device="cpu", evaluation=rows)
+            assert_close(one, two, 1e-8)
+            for here, there in zip(first.last, second.last):
+                assert abs(here["roc_auc"] - there["roc_auc"]) < 1e-6
+
+
+def check_classes_and_deferred_weights():
+    labels = np.arange(1100) % 3
+    rows = TableRows(X + labels[:, None], labels)
+    losses = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "ldam(class_counts=[367,367,366],scale=5.0)"]
+    net = partial(MLP, 6, hidden=(32,), outputs=3)
+    recipe = replace(RECIPE, drw_epoch=1, start_at_prior=True, precision="float64")
+    options = {"seeds": (1, 2, 3), "losses": losses, "evaluation": rows}
+    one, first = trained(net, rows, recipe, **options)
+    two, _ = trained(net, rows, recipe, device="cpu", **options)
+    assert_close(one, two, 1e-8)
+    assert first.last[0]["balanced_accuracy"] > 0.4
+
+
+def check_a_replica_that_diverges_is_frozen_on_the_device():
+    for net, rows, precision in ((MLP_NET, TABLE, "float32"), (RESNET, IMAGES, "bf16")):
+        exploding = replace(RECIPE, lr=(0.02, 1e30, 0.02, 0.02), precision=precision, clip=None)
+        sound = replace(exploding, lr=0.02)
+        one, result = trained(net, rows, exploding, evaluation=rows)
+        two, calm = trained(net, rows, sound, evaluation=rows)
+        assert list(result.frozen) == [1], result.frozen
+        assert not calm.frozen, calm.frozen
+        there = weights_of(two)
+        for name, value in weights_of(one).items():
+            assert torch.equal(value[[0, 2, 3]], there[name][[0, 2, 3]]), f"{name} of another replica changed"
+            assert value[1].isfinite().all(), f"{name} of the frozen replica is not finite"
+
+
+def check_a_training_goes_on_where_it_stopped():
+    class Failing(ImageRows):
+        draws_left = 3 * 3  # three seeds: the buffers, and two epochs
+
+        def draw(self, by, count):
+            self.draws_left -= 1
+            if self.draws_left < 0:
+                raise OSError("the disk is gone")
+            return super().draw(by, count)
+
+    recipe = replace(RECIPE, precision="bf16", epochs=4)
+    failing = Failing(PIXELS, Y, mean=(0.4,) * 3, std=(0.25,) * 3)
+    with tempfile.TemporaryDirectory() as folder:
+        whole, first = trained(RESNET, IMAGES, recipe, evaluation=IMAGES, folder=Path(folder) / "whole")
+        try:
+            trained(RESNET, failing, recipe, evaluation=IMAGES, folder=Path(folder) / "cut")
+        except OSError:
+            pass
+        else:
+            raise AssertionError("the training should have broken off")
+        rest, second = trained(RESNET, IMAGES, recipe, evaluation=IMAGES, folder=Path(folder) / "cut")
+        assert second.epochs == 4
+        assert_equal(whole, rest)
+        assert without_times(first) == without_times(second)
+
+
+def check_compiled_training():
+    recipe = replace(RECIPE, epochs=1)
+    one, _ = trained(MLP_NET, TABLE, replace(recipe, compiled=True))
+    two, _ = trained(MLP_NET, TABLE, recipe)
+    assert_close(one, two, 1e-3)
+    assert_moved(one, MLP_NET)

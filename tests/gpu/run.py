@@ -1,0 +1,47 @@
+"""Runs every check of this folder on a GPU; PyTorch and NumPy are enough: python tests/gpu/run.py [name ...].
+
+A check is a function `check_*` of a file `check_*.py`. Names given choose those whose name contains one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+import traceback
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "src")]
+
+
+def main(wanted: list[str]) -> int:
+    import torch
+
+    if not torch.cuda.is_available():
+        sys.stdout.write("no CUDA device: nothing can be checked here\n")
+        return 2
+    sys.stdout.write(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
+    failed = passed = 0
+    for path in sorted(HERE.glob("check_*.py")):
+        module = importlib.import_module(path.stem)
+        for name in [name for name in vars(module) if name.startswith("check_")]:
+            title = f"{path.stem}.{name}"
+            if wanted and not any(word in title for word in wanted):
+                continue
+            begun = time.perf_counter()
+            try:
+                getattr(module, name)()
+                passed += 1
+                outcome = "passed"
+            except Exception:
+                failed += 1
+                outcome = "FAILED\n" + traceback.format_exc()
+            sys.stdout.write(f"{title} ({time.perf_counter() - begun:.1f} s): {outcome}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{passed} passed, {failed} failed\n")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

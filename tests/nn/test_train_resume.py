@@ -1,0 +1,256 @@
+"""A training can be killed at any moment: it goes on to the weights of the undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import training_job
+from raresight.nn import Replicas, TableRows, train
+from raresight.nn.journal import read_journal
+from raresight.nn.nets import MLP, TabM
+
+torch.set_num_threads(1)
+RECIPE = replace(training_job.RECIPE, epochs=6)
+
+
+class FailingRows(TableRows):
+    """Rows whose draws fail once, as a broken disk would."""
+
+    def __init__(self, X, y, *, epochs):
+        super().__init__(X, y)
+        # One draw a seed and epoch, and those that give the buffers their shape.
+        self.draws_left = 2 * (epochs + 1)
+
+    def draw(self, by, count):
+        self.draws_left -= 1
+        if self.draws_left < 0:
+            raise OSError("the disk is gone")
+        return super().draw(by, count)
+
+
+def without_times(rows):
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+
+
+def assert_same(one, other):
+    """The same weights, bit by bit."""
+    there = other.net.state_dict()
+    assert all(torch.equal(value, there[name]) for name, value in one.net.state_dict().items())
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    replicas = training_job.make_replicas()
+    evaluation = training_job.make_data(400)
+    result = train(replicas, training_job.make_data(), RECIPE, evaluation=evaluation, progress=False)
+    return replicas, result
+
+
+def train_here(folder, *, rows=None, recipe=RECIPE, **options):
+    replicas = training_job.make_replicas()
+    data = training_job.make_data() if rows is None else rows
+    evaluation = training_job.make_data(400)
+    result = train(replicas, data, recipe, evaluation=evaluation, folder=folder, progress=False, **options)
+    return replicas, result
+
+
+def stop_after(folder, epochs, **options):
+    """Leave a training that broke off in the epoch after these."""
+    with pytest.raises(OSError, match="the disk is gone"):
+        train_here(folder, rows=FailingRows(*training_job.make_data(), epochs=epochs), **options)
+
+
+@pytest.mark.parametrize(("epochs", "every"), [(0, 1), (1, 1), (4, 1), (4, 3), (5, 100)])
+def test_goes_on_where_it_stopped(tmp_path, undisturbed, epochs, every):
+    stop_after(tmp_path, epochs, checkpoint_every=every)
+    assert len(read_journal(tmp_path / "journal.jsonl")) == 8 * epochs
+    assert json.loads((tmp_path / "training.json").read_text())["epoch"] == epochs // every * every
+    replicas, result = train_here(tmp_path, checkpoint_every=every)
+    assert_same(replicas, undisturbed[0])
+    assert without_times(result.history) == without_times(undisturbed[1].history)
+    assert without_times(result.best) == without_times(undisturbed[1].best)
+    # Each epoch once in the journal, and one state on the disk.
+    assert without_times(read_journal(tmp_path / "journal.jsonl")) == without_times(result.history)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["journal.jsonl", "lock", "state-000006.safetensors", "training.json"]
+
+
+def test_adamw_goes_on_too(tmp_path):
+    recipe = replace(RECIPE, optimiser="adamw", lr=0.01)
+    whole, _ = train_here(tmp_path / "whole", recipe=recipe)
+    stop_after(tmp_path / "cut", 3, recipe=recipe)
+    assert_same(train_here(tmp_path / "cut", recipe=recipe)[0], whole)
+
+
+def test_what_a_kill_may_leave_is_cleared_away(tmp_path, undisturbed):
+    stop_after(tmp_path, 3)
+    journal = tmp_path / "journal.jsonl"
+    # A newer state without its pointer, files half written, and results whose epoch was not kept.
+    (tmp_path / "state-000004.safetensors").write_bytes(b"half")
+    (tmp_path / "state-000005.safetensors.unfinished").write_bytes(b"half")
+    (tmp_path / "training.json.unfinished").write_text('{"format"')
+    journal.write_bytes(journal.read_bytes() + b'{"epoch": 4, "replica": 0}\n{"epoch": 4, "repl')
+    assert len(read_journal(journal)) == 8 * 3 + 1
+    replicas, _ = train_here(tmp_path)
+    assert_same(replicas, undisturbed[0])
+    assert without_times(read_journal(journal)) == without_times(undisturbed[1].history)
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_a_finished_training_is_read_back(tmp_path, undisturbed):
+    train_here(tmp_path)
+    state = next(tmp_path.glob("state-*"))
+    before = state.stat().st_mtime_ns
+    replicas, result = train_here(tmp_path)
+    assert_same(replicas, undisturbed[0])
+    assert result.epochs == 6
+    assert state.stat().st_mtime_ns == before
+    assert_same(training_job.make_replicas().load_weights(tmp_path), undisturbed[0])
+
+
+def test_another_training_is_refused_with_what_differs(tmp_path):
+    recipe = replace(RECIPE, epochs=1)
+    train_here(tmp_path, recipe=recipe)
+    X, y = training_job.make_data()
+    with pytest.raises(ValueError, match=r"recipe\.lr is 0\.05 there and 0\.06 here\. Choose another folder"):
+        train_here(tmp_path, recipe=replace(recipe, lr=0.06))
+    with pytest.raises(ValueError, match=r"holds another training: data is "):
+        train_here(tmp_path, recipe=recipe, rows=(X + 1, y))
+    with pytest.raises(ValueError, match=r"holds another training: data is "):
+        train_here(tmp_path, recipe=recipe, rows=(X, 1 - y))
+    normed, losses = {"hidden": (16,), "batch_norm": True}, training_job.LOSSES
+    for net, chosen, seeds, differs in (
+        ({**normed, "hidden": (17,)}, losses, (0, 7), r"net\.stacks\.layers\.0\.weight is"),
+        ({"hidden": (16,)}, losses, (0, 7), r"net\.stacks\.layers\.0\.bias is null there"),
+        (normed, [*losses[:3], "erf"], (0, 7), "losses is"),
+        (normed, losses, (0, 8), r"seeds is \[0, 7, .*\[0, 8"),
+    ):
+        other = Replicas.grid(partial(MLP, 5, **net), chosen, seeds)
+        judged = training_job.make_data(400)
+        with pytest.raises(ValueError, match=differs):
+            train(other, (X, y), recipe, evaluation=judged, folder=tmp_path, progress=False)
+    with pytest.raises(ValueError, match=r"evaluation is .* there and null here"):
+        train(training_job.make_replicas(), (X, y), recipe, folder=tmp_path, progress=False)
+    with pytest.raises(ValueError, match="holds a training already"):
+        train_here(tmp_path, recipe=recipe, resume=False)
+
+
+def test_a_training_that_failed_at_once_does_not_stand_in_the_way(tmp_path):
+    X, y = training_job.make_data()
+    with pytest.raises(ValueError, match="2 values of lr for 8 replicas"):
+        train_here(tmp_path, recipe=replace(RECIPE, epochs=1, lr=(0.1, 0.2)))
+    with pytest.raises(ValueError, match="the input must have shape"):
+        train_here(tmp_path, recipe=replace(RECIPE, epochs=1), rows=(X[:, :4], y))
+    _, result = train_here(tmp_path, recipe=replace(RECIPE, epochs=1), resume=False)
+    assert result.epochs == 1
+
+
+def test_a_damaged_folder_is_refused(tmp_path):
+    recipe = replace(RECIPE, epochs=1)
+    train_here(tmp_path, recipe=recipe)
+    journal, pointer = tmp_path / "journal.jsonl", tmp_path / "training.json"
+    state = next(tmp_path.glob("state-*"))
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[:-5])
+    with pytest.raises(ValueError, match="it was cut off since"):
+        train_here(tmp_path, recipe=recipe)
+    journal.write_bytes(b"x" + whole[1:])
+    with pytest.raises(ValueError, match="damaged at line 1"):
+        train_here(tmp_path, recipe=recipe)
+    journal.write_bytes(whole)
+    stored = state.read_bytes()
+    state.write_bytes(stored[:-100])
+    with pytest.raises(ValueError, match="cannot be read as safetensors"):
+        train_here(tmp_path, recipe=recipe)
+    state.unlink()
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        train_here(tmp_path, recipe=recipe)
+    text = pointer.read_text()
+    pointer.write_text(text[:-20])
+    with pytest.raises(ValueError, match="cannot be read as JSON"):
+        train_here(tmp_path, recipe=recipe)
+    pointer.write_text(text.replace('"format_version": 1', '"format_version": 9'))
+    with pytest.raises(ValueError, match="format version 9"):
+        train_here(tmp_path, recipe=recipe)
+    pointer.unlink()
+    with pytest.raises(ValueError, match=r"a journal\.jsonl but no training\.json"):
+        train_here(tmp_path, recipe=recipe)
+
+
+def test_frozen_replicas_stay_frozen(tmp_path):
+    recipe = replace(RECIPE, lr=(0.05,) * 3 + (1e25,) + (0.05,) * 4, clip=None)
+    whole, undisturbed = train_here(tmp_path / "whole", recipe=recipe)
+    assert list(undisturbed.frozen) == [3]
+    stop_after(tmp_path / "cut", 3, recipe=recipe)
+    stored = load_file(next((tmp_path / "cut").glob("state-*")))
+    assert stored["training/frozen"].tolist() == [False] * 3 + [True] + [False] * 4
+    replicas, result = train_here(tmp_path / "cut", recipe=recipe)
+    assert result.frozen == undisturbed.frozen
+    assert_same(replicas, whole)
+
+
+def test_one_process_at_a_time(tmp_path):
+    import fcntl
+
+    with (tmp_path / "lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RuntimeError, match="another process is training in"):
+            train_here(tmp_path)
+
+
+def test_killed_three_times_it_ends_with_the_same_weights(tmp_path, monkeypatch):
+    """A stack of 8 nets in a process of its own, killed by the system at random moments."""
+    processes = multiprocessing.get_context("forkserver")
+    # A new life need not import torch again: it is forked from a server that has, and finds the module there.
+    monkeypatch.setenv("PYTHONPATH", str(Path(training_job.__file__).parent))
+    processes.set_forkserver_preload(["training_job"])
+    moments = random.Random(int.from_bytes(os.urandom(4)))
+    journal, folder = tmp_path / "cut" / "journal.jsonl", tmp_path / "cut"
+    epochs = training_job.RECIPE.epochs
+    for life in range(3):
+        # Somewhere in this third of the training, by the journal: no machine is too fast for it.
+        lines = 8 * moments.randrange(life * epochs // 3 + 2, (life + 1) * epochs // 3 - 6)
+        process = processes.Process(target=training_job.run, args=(folder,))
+        process.start()
+        while not (journal.exists() and journal.read_bytes().count(b"\n") >= lines):
+            assert process.is_alive(), "the training ended before it was killed"
+            time.sleep(0.001)
+        time.sleep(moments.uniform(0, 0.015))
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert json.loads((folder / "training.json").read_text())["epoch"] < epochs
+    replicas, result = training_job.run(folder)
+    whole, undisturbed = training_job.run(tmp_path / "whole")
+    assert_same(replicas, whole)
+    assert result.epochs == epochs
+    assert without_times(result.history) == without_times(undisturbed.history)
+    assert without_times(read_journal(journal)) == without_times(undisturbed.history)
+    start = training_job.make_replicas().net.head.weight
+    assert (whole.net.head.weight - start).abs().amax((1, 2)).min() > 0.01
+
+
+def test_dropout_goes_on_too(tmp_path):
+    def run(folder, rows):
+        replicas = Replicas(partial(TabM, 5, members=2, width=8, blocks=1, dropout=0.2), ["erf", "squared"])
+        recipe = replace(RECIPE, epochs=4, start_at_prior=True)
+        train(replicas, rows, recipe, folder=folder, progress=False)
+        return replicas
+
+    whole = run(tmp_path / "whole", training_job.make_data())
+    with pytest.raises(OSError, match="the disk is gone"):
+        run(tmp_path / "cut", FailingRows(*training_job.make_data(), epochs=2))
+    assert json.loads((tmp_path / "cut" / "training.json").read_text())["epoch"] == 2
+    assert_same(run(tmp_path / "cut", training_job.make_data()), whole)
