@@ -49,7 +49,7 @@ Prior = float | Sequence[float] | None
 # the mark that torch.compiler.assume_constant_result sets, which would load the compiler: seconds, for all
 # who never compile.
 for _constant in (convex_bound, monotone_bound, unique_bound, exp_coefficients, power_coefficients):
-    _constant._dynamo_marked_constant = True  # type: ignore[attr-defined,union-attr]
+    _constant._dynamo_marked_constant = True  # type: ignore[union-attr]
 
 
 class Options(TypedDict, total=False):
