@@ -1,65 +1,92 @@
 """Training K residual nets: one alone, eight processes side by side (MPS), and K as one stack.
 
-Milliseconds per model and step with everything in it: augmentation, forward, loss, backward, optimiser; batch
-128, bfloat16, deterministic, as a CUDA graph. "Layers" are PyTorch's convolutions (grouped where K > 1),
-"kernels" our own. Needs a GPU, PyTorch and NumPy:
+Milliseconds per model and step with everything in it: augmentation, forward, loss, backward, clipping,
+optimiser; batch 128, bfloat16, as a CUDA graph. "Plain PyTorch" is the usual net of nn.Conv2d and
+nn.BatchNorm2d in channels-last layout with fused SGD; "layers" are our stack by PyTorch's (grouped)
+convolutions, "kernels" by our own, deterministic. Needs a GPU, PyTorch and NumPy:
 
-    PYTHONPATH=src python benchmarks/bench_replicas.py [--quick]
+    PYTHONPATH=src python benchmarks/bench_replicas.py [--quick] [--out replicas.csv]
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from raresight.nn import Recipe, Replicas
-from raresight.nn.batches import ImageRows
+from machine import describe
+from plain_resnet import training_step
+from raresight.nn import ImageRows, Recipe, Replicas
 from raresight.nn.nets import resnet as resnet_module
 from raresight.nn.nets import resnet_cifar
-from raresight.nn.step import TrainingStep
+from raresight.nn.step import TrainingStep, record_graph
 
-HERE = Path(__file__).resolve()
 LOSSES = ("crossentropy", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2)", "poly(epsilon=1)", "alpha(alpha=0.8)")
 
 
-def milliseconds(depth: int, replicas: int, *, kernels: bool, seconds: float = 1.5) -> float:
-    """Per model and step, in training on random images with labels at 1 %."""
+def random_rows() -> ImageRows:
+    """Random images on the GPU, 1 % of them positive."""
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (20_000, 3, 32, 32), dtype=np.uint8)
+    labels = (np.arange(20_000) % 100 == 0).astype(np.uint8)
+    return ImageRows(pixels, labels, mean=(0.5,) * 3, std=(0.25,) * 3).to("cuda", torch.float32)
+
+
+def timed(work: Callable[[], object], seconds: float = 1.5) -> float:
+    """Milliseconds of one call, over calls of so many seconds after one to warm up."""
+    work()
+    torch.cuda.synchronize()
+    calls, begun = 0, time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        work()
+        torch.cuda.synchronize()
+        calls += 1
+    return (time.perf_counter() - begun) / calls * 1000
+
+
+def plain(depth: int, seconds: float = 1.5) -> float:
+    """One net in plain PyTorch."""
+    step = training_step(depth, random_rows())
+    # It has no state that must be put back: all that is asked of it is its time.
+    replay = record_graph(step, [], torch.device("cuda"))
+
+    def many() -> None:
+        for _ in range(100):
+            replay()
+
+    return timed(many, seconds) / 100
+
+
+def stacked(depth: int, replicas: int, *, kernels: bool) -> float:
+    """A stack, in training."""
     kept = resnet_module.can_run
     if not kernels:
         resnet_module.can_run = lambda x, channels: False
+    torch.backends.cudnn.deterministic = True
     try:
-        random = np.random.default_rng(0)
-        pixels = random.integers(0, 256, (20_000, 3, 32, 32), dtype=np.uint8)
-        labels = (np.arange(20_000) % 100 == 0).astype(np.uint8)
-        rows = ImageRows(pixels, labels, mean=(0.5,) * 3, std=(0.25,) * 3).to("cuda", torch.float32)
         losses = [LOSSES[k % len(LOSSES)] for k in range(replicas)]
         stack = Replicas(partial(resnet_cifar, depth), losses).to("cuda", torch.float32)
-        step = TrainingStep(stack, rows, Recipe.images(precision="bf16", clip=10.0), (19_800, 200))
-        torch.backends.cudnn.deterministic = True
+        step = TrainingStep(stack, random_rows(), Recipe.images(precision="bf16", clip=10.0), (19_800, 200))
         step.run_epoch(0)
-        torch.cuda.synchronize()
-        steps, begun = 0, time.perf_counter()
-        while time.perf_counter() - begun < seconds:
-            step.run_epoch(1)
-            torch.cuda.synchronize()
-            steps += step.steps
-        return (time.perf_counter() - begun) / steps / replicas * 1000
+        return timed(lambda: step.run_epoch(1)) / step.steps / replicas
     finally:
         resnet_module.can_run = kept
+        torch.backends.cudnn.deterministic = False
 
 
 def side_by_side(depth: int, processes: int) -> float | None:
-    """Per model and step of so many processes with one net each under MPS; None where MPS cannot run."""
+    """So many processes with one plain net each under MPS; None where MPS cannot run."""
     if shutil.which("nvidia-cuda-mps-control") is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -69,14 +96,16 @@ def side_by_side(depth: int, processes: int) -> float | None:
             Path(place).mkdir()
         if subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=False).returncode:
             return None
+        command = [sys.executable, str(Path(__file__)), "--one", str(depth)]
+        runs = [
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            for _ in range(processes)
+        ]
         try:
-            command = [sys.executable, str(HERE), "--one", str(depth)]
-            runs = [
-                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-                for _ in range(processes)
-            ]
-            found = [float(run.communicate()[0].split()[-1]) for run in runs]
+            found = [float(run.communicate(timeout=90)[0].split()[-1]) for run in runs]
         finally:
+            for run in runs:
+                run.kill()
             subprocess.run(
                 ["nvidia-cuda-mps-control"], input="quit\n", text=True, env=environment, check=False
             )
@@ -84,33 +113,43 @@ def side_by_side(depth: int, processes: int) -> float | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="ResNet-32 only")
-    parser.add_argument("--one", type=int, help="one net of this depth by layers; used for MPS")
+    parser.add_argument("--out", type=Path, help="where to write the figures")
+    parser.add_argument("--one", type=int, help="one plain net of this depth; used for MPS")
     chosen = parser.parse_args()
     if chosen.one:
-        print(milliseconds(chosen.one, 1, kernels=False, seconds=10.0))
+        # Long enough that all processes run side by side for most of it.
+        print(plain(chosen.one, seconds=12.0))
         return
-    print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}; ms per model and step, batch 128, bf16"
-    )
-    print(f"{'':34s}" + "".join(f"{f'ResNet-{depth}':>12s}" for depth in (32, 44, 56)))
-    depths = (32,) if chosen.quick else (32, 44, 56)
-    rows = [
-        ("alone, layers", 1, False),
-        ("alone, kernels", 1, True),
-        ("stack of 16, layers (grouped)", 16, False),
-        ("stack of 8, kernels", 8, True),
-        ("stack of 16, kernels", 16, True),
-        ("stack of 32, kernels", 32, True),
+    works: list[tuple[str, Callable[[int], float | None]]] = [
+        ("alone, plain PyTorch", plain),
+        ("8 processes (MPS), plain PyTorch", lambda depth: side_by_side(depth, 8)),
+        ("alone, kernels", lambda depth: stacked(depth, 1, kernels=True)),
+        ("stack of 16, layers", lambda depth: stacked(depth, 16, kernels=False)),
+        ("stack of 8, kernels", lambda depth: stacked(depth, 8, kernels=True)),
+        ("stack of 16, kernels", lambda depth: stacked(depth, 16, kernels=True)),
+        ("stack of 32, kernels", lambda depth: stacked(depth, 32, kernels=True)),
     ]
-    for title, replicas, kernels in rows:
-        times = [milliseconds(depth, replicas, kernels=kernels) for depth in depths]
-        print(f"{title:34s}" + "".join(f"{ms:12.3f}" for ms in times), flush=True)
-    shared = side_by_side(32, 8)
-    print(
-        f"{'8 processes under MPS, layers':34s}" + (f"{shared:12.3f}" if shared else "  MPS cannot run here")
-    )
+    gpu = torch.cuda.get_device_name()
+    print(f"{gpu}, torch {torch.__version__}; ms per model and step, batch 128, bf16")
+    rows = []
+    for depth in (32,) if chosen.quick else (32, 44, 56):
+        for title, work in works:
+            if depth != 32 and "MPS" in title:
+                continue
+            ms = work(depth)
+            print(f"ResNet-{depth}  {title:34s}" + (f"{ms:8.3f}" if ms else "  cannot run here"), flush=True)
+            rows.append(
+                {"net": f"ResNet-{depth}", "how": title, "ms": ms and round(ms, 4), "gpu": gpu, **describe()}
+            )
+    if chosen.out:
+        with chosen.out.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 if __name__ == "__main__":
