@@ -246,7 +246,10 @@ def _cell(row: dict[str, Any]) -> str:
     text = f"{row['mean'] * scale:.{digits}f}"
     if row["method"] == REFERENCE:
         return text
-    gap, low, high = (f"{row[name] * scale:+.{digits}f}" for name in ("difference", "low", "high"))
+    # Zero is added so that what rounds to zero has no minus sign.
+    gap, low, high = (
+        f"{round(row[name] * scale, digits) + 0.0:+.{digits}f}" for name in ("difference", "low", "high")
+    )
     sure = row["low"] > 0 or row["high"] < 0
     return f"{text} ({'**' if sure else ''}{gap}{'**' if sure else ''} [{low}, {high}])"
 
