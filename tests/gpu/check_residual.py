@@ -15,7 +15,7 @@ Gradients = dict[str, torch.Tensor]
 
 def by_layers(call: Callable[[], torch.Tensor]) -> torch.Tensor:
     """What the layers give where the kernels would run."""
-    kept, resnet_module.can_run = resnet_module.can_run, lambda x, channels: False  # type: ignore[assignment]
+    kept, resnet_module.can_run = resnet_module.can_run, lambda x, channels, training: False  # type: ignore[assignment]
     try:
         return call()
     finally:

@@ -75,7 +75,8 @@ def alone(loss: Loss, z: Tensor, y: Tensor, w: Tensor | None = None) -> tuple[Te
     spread = factor if z.ndim == 1 else factor[:, None]
     largest = torch.finfo(z.dtype).max
     value, gradient = (value * factor).clamp(max=largest), (gradient * spread).clamp(-largest, largest)
-    return (value / len(y)).sum().clamp(max=largest), gradient / len(y)
+    total = factor.sum()
+    return (value / total).sum().clamp(max=largest), gradient / total
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -324,3 +325,16 @@ def test_the_table_is_the_module():
     values = LossTable(losses)(z, y)
     for k, loss in enumerate(losses):
         torch.testing.assert_close(values[k], nn.as_module(loss)(z[k], y[k]), rtol=1e-13, atol=0)
+
+
+def test_class_weights_are_those_of_deferred_reweighting():
+    """The weighted mean of torch's CrossEntropyLoss, which a module with the schedule's weights gives."""
+    counts = (9900, 100)
+    y = (torch.arange(1000) % 100 == 0).long()
+    f = scores(1, 1000, 2)
+    schedule = nn.DeferredReweighting(counts, start_epoch=0)
+    module = nn.as_module(LDAM(counts), weight=torch.ones(2, dtype=torch.float64))
+    schedule.apply_(module, 0)
+    weights = torch.tensor([schedule.weights(0)], dtype=torch.float64)
+    found = LossTable([LDAM(counts)], outputs=2)(f, y, weights)
+    torch.testing.assert_close(found[0], module(f[0], y), rtol=1e-12, atol=0)

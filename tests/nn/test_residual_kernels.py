@@ -95,7 +95,7 @@ def test_evaluation_reads_the_running_statistics_and_leaves_them():
 
 
 def test_a_large_mean_costs_no_digits():
-    # mean(y^2) - mean(y)^2 would have none left: the deviation is a millionth of the mean.
+    # mean(y^2) - mean(y)^2 would lose six of float32's seven: the deviation is a thousandth of the mean.
     net = a_net()
     shifted = copy.deepcopy(net)
     with torch.no_grad():
@@ -136,4 +136,44 @@ def test_a_second_backward_pass_is_refused():
 
 
 def test_the_cpu_keeps_the_layers():
-    assert not residual.can_run(torch.zeros(2, 3, 32, 32), 16)
+    assert not residual.can_run(torch.zeros(2, 3, 32, 32), 16, training=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "width", "suits"),
+    [
+        ((2, 5, 3, 32, 32), 16, True),
+        ((5, 3, 64, 64), 16, True),
+        ((5, 3, 32, 30), 16, False),  # does not halve twice
+        ((5, 17, 32, 32), 16, False),  # more colours than the stem has places
+        ((5, 3, 32, 32), 32, False),
+        ((131_071, 3, 32, 32), 16, True),
+        ((131_072, 3, 32, 32), 16, False),  # 2^31 numbers in a replica's first layer
+    ],
+)
+def test_what_suits_the_kernels(shape, width, suits):
+    assert residual.fits(shape, width) is suits
+
+
+def test_nothing_is_kept_where_no_gradient_is_wanted():
+    net = a_net()
+    with torch.no_grad():
+        features = kernel_features(net, images(2, 2, 3, 8, 8))
+    assert not features.requires_grad
+    for parameter in net.parameters():
+        parameter.requires_grad_(False)
+    assert not kernel_features(net, images(2, 2, 3, 8, 8)).requires_grad
+
+
+def test_a_norm_changed_between_the_passes_is_refused():
+    net = a_net()
+    features = kernel_features(net, images(2, 2, 3, 8, 8))
+    with torch.no_grad():
+        net.stem_norm.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        features.sum().backward()
+
+
+def test_a_single_value_has_no_variance():
+    with pytest.raises(ValueError, match="at least 2 values"):
+        kernel_features(a_net(), images(1, 3, 4, 4))

@@ -71,9 +71,10 @@ def trained_alone(replicas, k, source, recipe, weights_of=None):
             scores = net.training_scores(x)[0]
             target = y if scores.ndim == 2 else y.to(scores.dtype)
             loss = as_module(replicas.losses[k], reduction="none", soft_targets=False)(scores, target)
-            if weights_of is not None:
-                loss = loss * torch.tensor(weights_of(k, epoch), dtype=torch.float64)[y]
-            loss.mean().backward()
+            weight = torch.tensor(
+                [1.0, 1.0] if weights_of is None else weights_of(k, epoch), dtype=torch.float64
+            )[y.clamp(max=1)]
+            ((loss * weight).sum() / weight.sum()).backward()
             if recipe.clip is not None:
                 torch.nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
             optimiser.step()

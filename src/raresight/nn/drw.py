@@ -46,7 +46,7 @@ class DeferredReweighting:
         """Write this epoch's weights into the module's buffer; returns the module."""
         weights = self.weights(epoch)
         if module.weight is not None and tuple(module.weight.shape) == (len(weights),):
-            module.weight.copy_(torch.tensor(weights))
+            module.weight.copy_(torch.tensor(weights, dtype=torch.float64))
         elif module.pos_weight is not None and module.pos_weight.numel() == 1 and len(weights) == 2:
             module.pos_weight.fill_(weights[1] / weights[0])
         else:

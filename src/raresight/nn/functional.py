@@ -144,6 +144,8 @@ def _finish(
 ) -> Tensor:
     scale = 1 / count if reduction == "mean" else 1.0
     task = Task(loss, labels, reduction != "none")
+    if not torch.is_grad_enabled():
+        input = input.detach()  # or an autograd function takes its gradient to be wanted
     result: Tensor = ClosedForm.apply(  # type: ignore[no-untyped-call]
         input, target, negative, weight, scale, task
     )

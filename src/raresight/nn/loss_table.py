@@ -67,13 +67,25 @@ class LossTable(torch.nn.Module):
         self.register_buffer("_places_alone", alone, persistent=False)
 
     def forward(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The mean over the batch of weights[k, y] * loss_k, (K,), in float32 or the scores' float64.
+        """The mean loss of each replica over the batch, (K,), in float32 or the scores' float64.
 
         scores (K, N), or (K, N, classes) for several outputs; labels (K, N) or (N,), whole numbers: 0/1
-        or class numbers; weights (K, 2) or (K, classes). A label out of range is an error on the CPU and
-        gives NaN for its replica elsewhere. What a replica gets depends on its own scores alone.
+        or class numbers. With weights (K, 2) or (K, classes), one a label, it is the weighted mean
+
+            sum_i weights[k, y_i] loss_i / sum_i weights[k, y_i],
+
+        as that of torch's CrossEntropyLoss. A label out of range is an error on the CPU and gives NaN for its
+        replica elsewhere. What a replica gets depends on its own scores alone.
         """
         self._check(scores, labels, weights)
+        sums = self._weighted_sums(scores, labels, weights)
+        if weights is None:
+            return sums
+        mean: Tensor = TorchOps.finite(sums / _mean_weight(labels, weights).to(sums.dtype))
+        return mean
+
+    def _weighted_sums(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """The mean over the batch of weights[k, y] * loss_k, (K,)."""
         groups = self._groups()
         if not groups:
             return torch.cat([self._one(place, scores, labels, weights) for place in self._alone])
@@ -188,6 +200,12 @@ def _check_fit(loss: Loss, place: int, outputs: int) -> None:
     if outputs > 1 and loss.n_classes not in (None, outputs):
         expected = "a binary score" if loss.n_classes == 1 else f"{loss.n_classes} class logits"
         raise ValueError(f"losses[{place}] is {loss}, which is for {expected}, not for {outputs} outputs")
+
+
+def _mean_weight(labels: Tensor, weights: Tensor) -> Tensor:
+    """The mean weight of the rows of each replica, (K,); labels out of range count for the nearest."""
+    own = labels.to(torch.int64).clamp(0, weights.shape[1] - 1)
+    return weights.gather(1, own.expand(len(weights), own.shape[-1])).mean(1)
 
 
 def _is_plain(encoded: Encoded | None) -> bool:

@@ -8,6 +8,7 @@ relu below join that of the convolution. So each activation is read and written 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from . import has_triton
 
-__all__ = ["Layer", "Running", "can_run", "plan_layers", "trunk"]
+__all__ = ["Layer", "Running", "can_run", "fits", "plan_layers", "trunk"]
 
 _CHANNELS = 16
 """Of the first stage; also the fewest of a matrix product, so images are padded with channels of zeros."""
@@ -75,17 +76,27 @@ def plan_layers(blocks: int, height: int, width: int) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def can_run(x: Tensor, channels: int) -> bool:
+def can_run(x: Tensor, channels: int, *, training: bool) -> bool:
     """Whether the kernels take this input: images on a GPU, bfloat16 or float32, of sizes that halve twice.
 
-    The first stage must have 16 channels, the input need no gradient, and Triton be there. A graph of
-    torch.compile has kernels of its own.
+    The first stage must have 16 channels, the input need no gradient, and Triton be there. In evaluation mode
+    the kernels give no gradients, so that none must be wanted. A graph of torch.compile has kernels of its
+    own.
     """
-    if x.device.type != "cuda" or channels != _CHANNELS or x.requires_grad or torch.compiler.is_compiling():
+    if x.device.type != "cuda" or torch.compiler.is_compiling() or not has_triton():
         return False
-    if x.shape[-1] % 4 or x.shape[-2] % 4 or x.shape[-3] > _CHANNELS:
+    if x.requires_grad or (torch.is_grad_enabled() and not training):
         return False
-    return _precision(x) is not None and has_triton()
+    return _precision(x) is not None and fits(x.shape, channels)
+
+
+def fits(shape: Sequence[int], channels: int) -> bool:
+    """Whether images of this shape, (..., N, channels, H, W), suit the kernels of a net of such a width."""
+    count, colours, height, width = shape[-4:]
+    if channels != _CHANNELS or colours > _CHANNELS or height % 4 or width % 4:
+        return False
+    # Places within a replica are counted in 32 bits.
+    return count * height * width * _CHANNELS < 2**31
 
 
 def _precision(x: Tensor) -> torch.dtype | None:
@@ -112,10 +123,21 @@ def trunk(
     takes its statistics from the batch in training, and from `running` otherwise.
     """
     kind = _precision(images) or images.dtype
-    setting = _Setting(tuple(layers), tuple(running), training, momentum, epsilon)
-    pixels = _channels_last(images, kind)
-    features: Tensor = _Trunk.apply(pixels, setting, *weights, *scales, *shifts)  # type: ignore[no-untyped-call]
+    parameters = (*weights, *scales, *shifts)
+    if training and layers[-1].pixels(images.shape[-4]) < 2:
+        raise ValueError("batch norm in training needs at least 2 values a channel, but the batch has fewer")
+    # Inside an autograd function gradients always look wanted; here it can be seen whether they are.
+    keep = training and torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
+    setting = _Setting(tuple(layers), tuple(running), training, keep, momentum, epsilon)
+    with _device_of(images):
+        pixels = _channels_last(images, kind)
+        features: Tensor = _Trunk.apply(pixels, setting, *parameters)  # type: ignore[no-untyped-call]
     return features
+
+
+def _device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Kernels are launched on the current device, which may be another one than the tensor's."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -123,6 +145,7 @@ class _Setting:
     layers: tuple[Layer, ...]
     running: tuple[Running, ...]
     training: bool
+    keep: bool
     momentum: float
     epsilon: float
 
@@ -148,11 +171,13 @@ class _Trunk(torch.autograd.Function):
             _kernel_layout(weight, layer, pixels.dtype)
             for weight, layer in zip(parameters[:count], setting.layers)
         ]
-        keep = setting.training and any(ctx.needs_input_grad)
         runner = _Pass(pixels, setting, kernels, scales, shifts)
-        features = runner.forward(keep)
-        ctx.runner = runner if keep else None
+        features = runner.forward(setting.keep)
+        ctx.runner = runner if setting.keep else None
         ctx.in_channels = [weight.shape[2] for weight in parameters[:count]]
+        # Scales and shifts are read again in the backward pass, where they lie.
+        ctx.norms = parameters[count:]
+        ctx.versions = [parameter._version for parameter in ctx.norms]
         return features
 
     @staticmethod
@@ -163,8 +188,13 @@ class _Trunk(torch.autograd.Function):
                 "the trunk keeps no gradient in evaluation mode, and a backward pass runs once: call train() "
                 "first, or leave the kernels by moving the net to float64"
             )
+        if [parameter._version for parameter in ctx.norms] != ctx.versions:
+            raise RuntimeError(
+                "scales or shifts of batch norm were changed in place between forward and backward pass"
+            )
         runner, ctx.runner = ctx.runner, None
-        weights, scales, shifts = runner.backward(outputs[0].float().contiguous())
+        with _device_of(runner.pixels):
+            weights, scales, shifts = runner.backward(outputs[0].float().contiguous())
         return None, None, *(_given_layout(w, c) for w, c in zip(weights, ctx.in_channels)), *scales, *shifts
 
 

@@ -79,7 +79,7 @@ class ResNet(ReplicaNet):
     def forward(self, x: Tensor) -> Tensor:
         """Images (N, 3, H, W) or (K, N, 3, H, W) to scores (K, N), or (K, N, outputs)."""
         x = self._checked_input(x, (self.channels, None, None))
-        if can_run(x, self.width):
+        if can_run(x, self.width, training=self.training):
             return self._scores(self._features_by_kernels(x))
         # Inside, images come first and then replicas, so that channels of all replicas are neighbours.
         x = torch.relu(self.stem_norm(self.stem(x.transpose(0, 1) if x.dim() == 5 else x)))
@@ -90,7 +90,7 @@ class ResNet(ReplicaNet):
     def _features_by_kernels(self, x: Tensor) -> Tensor:
         """The same features on a GPU, by kernels of our own."""
         convolutions, norms = zip(*self._layers())
-        return trunk(
+        features = trunk(
             x,
             plan_layers(len(self.blocks) // 3, x.shape[-2], x.shape[-1]),
             [layer.weight for layer in convolutions],
@@ -101,6 +101,7 @@ class ResNet(ReplicaNet):
             momentum=self.stem_norm.momentum,
             epsilon=self.stem_norm.epsilon,
         )
+        return features.to(self.head.weight.dtype)
 
     def _layers(self) -> Iterator[tuple[Conv3x3, ImageBatchNorm]]:
         """The convolutions in order, each with its batch norm."""
