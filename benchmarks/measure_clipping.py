@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,14 @@ def main() -> None:
     )
     test = rows.test(images.test, task)
     training = train(replicas, rows, recipe, evaluation=test, device="cuda")
-    found = [summary(training, place, *trial) for place, trial in enumerate(trials)]
+    setting = {
+        "epochs": chosen.epochs,
+        "test_images": len(test),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "date": datetime.date.today().isoformat(),
+    }
+    found = [{**summary(training, place, *trial), **setting} for place, trial in enumerate(trials)]
     print(torch.cuda.get_device_name(), f"{training.seconds:.0f} s")
     for row in found:
         print(", ".join(f"{name} {value}" for name, value in row.items()))
