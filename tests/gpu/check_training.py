@@ -1,16 +1,18 @@
-"""Training on a GPU: CUDA graphs, determinism, frozen replicas, resumption. Needs safetensors, too."""
+"""Training on a GPU: CUDA graphs, determinism, frozen replicas, and resumption where safetensors is there."""
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
+from run import skipped
 
-from raresight.nn import ImageRows, Recipe, Replicas, TableRows, train
+from raresight.nn import ImageRows, Recipe, Replicas, TableRows, evaluate_replicas, train
 from raresight.nn.nets import MLP, TabNet, resnet_cifar
 
 LOSSES = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2.0)", "alpha(alpha=0.8)"]
@@ -146,6 +148,9 @@ def check_a_replica_that_diverges_is_frozen_on_the_device():
 
 
 def check_a_training_goes_on_where_it_stopped():
+    if find_spec("safetensors") is None:
+        return skipped("weights on disk need safetensors")
+
     class Failing(ImageRows):
         draws_left = 3 * 3  # three seeds: the buffers, and two epochs
 
@@ -169,6 +174,46 @@ def check_a_training_goes_on_where_it_stopped():
         assert second.epochs == 4
         assert_equal(whole, rest)
         assert without_times(first) == without_times(second)
+    return None
+
+
+def check_a_gradient_whose_square_overflows_is_clipped():
+    rows = np.full((128, 1), 1e30, dtype=np.float32)
+    for cuda_graph in (True, False):
+        replicas = Replicas(partial(MLP, 1, hidden=()), ["crossentropy", "crossentropy"])
+        with torch.no_grad():
+            replicas.net.head.weight.zero_()
+        recipe = replace(
+            RECIPE, epochs=1, lr=0.1, warmup_epochs=0, weight_decay=0.0, clip=3.0, cuda_graph=cuda_graph
+        )
+        result = train(replicas, (rows, np.arange(128) < 120), recipe, device="cuda", progress=False)
+        assert not result.frozen, result.frozen
+        moved = replicas.net.head.weight.flatten().tolist()
+        assert all(abs(weight - 0.3) < 1e-5 for weight in moved), moved
+
+
+def check_statistics_that_are_not_finite_freeze_a_replica():
+    for cuda_graph in (True, False):
+        replicas = Replicas(MLP_NET, LOSSES, (3, 4, 3, 5))
+        with torch.no_grad():
+            replicas.net.layers[0].weight[2] = 1e25
+        recipe = replace(RECIPE, cuda_graph=cuda_graph)
+        result = train(replicas, TABLE, recipe, device="cuda", progress=False)
+        assert list(result.frozen) == [2], result.frozen
+        assert "running statistics not finite at epoch 1, step 1" in result.frozen[2], result.frozen
+        assert all(value.isfinite().all() for value in weights_of(replicas).values())
+
+
+def check_class_metrics_are_those_of_the_cpu():
+    labels = np.arange(1100) % 3
+    rows, net = TableRows(X + labels[:, None], labels), partial(MLP, 6, hidden=(32,), outputs=4)
+    replicas = Replicas(net, LOSSES).to("cuda", torch.float64)
+    one = evaluate_replicas(replicas, rows, RECIPE)
+    two = evaluate_replicas(replicas.to("cpu"), rows, RECIPE)
+    for here, there in zip(one, two):
+        assert here.keys() == there.keys()
+        for name, value in here.items():
+            assert value == there[name] or name == "accuracy_3", f"{name}: {value} and {there[name]}"
 
 
 def check_compiled_training():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -184,6 +185,25 @@ def test_what_does_not_fit_is_refused(name):
         make(name, replicas=3)(inputs(name, stacked=True)[:2])
     with pytest.raises(ValueError, match="must have shape"):
         make(name, replicas=3)(torch.zeros(4, dtype=torch.float64))
+
+
+def test_sizes_must_be_whole_numbers():
+    with pytest.raises(
+        TypeError, match=r"hidden must be a sequence of widths such as \(256, 256\), but is 8"
+    ):
+        MLP(4, hidden=8)
+    for width in (0, -3, 2.5, True, "8"):
+        with pytest.raises(
+            ValueError, match="a width in hidden must be a whole number of at least 1, but is"
+        ):
+            MLP(4, hidden=(8, width))
+    for features in (0, 4.0, "4"):
+        for kind in (MLP, TabNet, TabM):
+            with pytest.raises(ValueError, match="features must be a whole number of at least 1, but is"):
+                kind(features)
+    net = MLP(np.int64(4), hidden=np.array([8, 2]))
+    assert net.options() == {"features": 4, "hidden": (8, 2), "batch_norm": False}
+    json.dumps(net.options())
 
 
 @pytest.mark.parametrize("heads", ["plain", "mixed"])

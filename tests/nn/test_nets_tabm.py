@@ -192,8 +192,9 @@ def test_it_learns():
 
 def test_what_cannot_be_built_is_refused():
     for options, message in (
-        ({"members": 0}, "at least 1 feature, member"),
-        ({"blocks": 0}, "blocks=0"),
+        ({"members": 0}, "members must be a whole number of at least 1, but is 0"),
+        ({"blocks": 0}, "blocks must be a whole number"),
+        ({"width": 8.0}, "width must be a whole number"),
         ({"dropout": 1.0}, "dropout must be"),
         ({"sharing": "half"}, "sharing must be"),
         ({"embedding": "square"}, "embedding must be"),

@@ -95,16 +95,76 @@ def test_the_report_says_who_why_and_when(capsys):
     assert text in str(result)
 
 
-def test_a_gradient_that_is_not_finite_is_told_from_a_loss():
-    # In float32 the square of a gradient of 1e20 is infinite; the loss is still a number.
-    X = np.full((64, 1), 1e20, dtype=np.float32)
-    y = np.arange(64) % 2
+@pytest.mark.parametrize("size", [1e20, 1e30, 1e37])
+def test_a_gradient_whose_square_overflows_is_clipped(size):
+    X = np.full((64, 1), size, dtype=np.float32)
     replicas = Replicas(partial(MLP, 1, hidden=()), ["crossentropy"])
     with torch.no_grad():
         replicas.net.head.weight.zero_()
-    result = train(replicas, (X, y * 0 + (np.arange(64) < 60)), Recipe(epochs=2, batch=64), progress=False)
+    recipe = Recipe(epochs=1, batch=64, lr=0.1, warmup_epochs=0, weight_decay=0.0, clip=3.0)
+    result = train(replicas, (X, np.arange(64) < 60), recipe, progress=False)
+    assert not result.frozen
+    assert replicas.net.head.weight.item() == pytest.approx(0.1 * 3.0, rel=1e-5)
+    (row,) = result.history
+    assert row["gradient_norm_max"] == pytest.approx(size * (60 / 64 - 0.5), rel=1e-5)
+    assert row["clipped"] == 1
+
+
+def test_a_gradient_whose_square_adamw_cannot_keep_freezes_a_replica():
+    """Divided by the root of an infinite square it would move nothing any more, and nobody would know."""
+    X, y = np.full((64, 1), 1e25, dtype=np.float32), np.arange(64) < 60
+    for optimiser, clip in (("adamw", None), ("adamw", 3.0), ("sgd", None)):
+        replicas = Replicas(partial(MLP, 1, hidden=()), ["crossentropy"])
+        with torch.no_grad():
+            replicas.net.head.weight.zero_()
+        recipe = recipe_of(explodes=False, lr=0.01, epochs=1, batch=64, optimiser=optimiser, clip=clip)
+        result = train(replicas, (X, y), recipe, progress=False)
+        if (optimiser, clip) == ("adamw", None):
+            assert "gradient not finite at epoch 1, step 1" in result.frozen[0]
+        else:
+            assert not result.frozen
+            assert replicas.net.head.weight.item() > 0
+
+
+def test_a_gradient_that_is_not_finite_is_told_from_a_loss():
+    # A score of 1e10 is a loss of 1e10, but its slope in the first weight is 1e10 times 1e35.
+    replicas = Replicas(partial(MLP, 1, hidden=(1,)), ["crossentropy"])
+    first, head = replicas.net.layers[0], replicas.net.head
+    with torch.no_grad():
+        first.weight.zero_()
+        first.bias.fill_(1.0)
+        head.weight.fill_(1e10)
+    X, recipe = np.full((64, 1), 1e35, dtype=np.float32), recipe_of(explodes=False, lr=0.01)
+    result = train(replicas, (X, np.arange(64) < 60), recipe, progress=False)
     assert "gradient not finite at epoch 1, step 1" in result.frozen[0]
-    assert replicas.net.head.weight.item() == 0
+    assert first.weight.item() == 0
+    assert result.history[0]["train_loss"] == pytest.approx(1e10 * 4 / 64, rel=0.5)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+def test_statistics_that_are_not_finite_freeze_a_replica(optimiser):
+    """The variance of numbers of 1e25 is infinite; behind it scores are the bias, and the loss is sound."""
+    net = partial(MLP, 4, hidden=(6,), batch_norm=True)
+    replicas, sound = Replicas(net, LOSSES, (3, 4, 3)), Replicas(net, LOSSES, (3, 4, 3))
+    with torch.no_grad():
+        replicas.net.layers[0].weight[1] = 1e25
+    before = {name: stack[1].clone() for name, stack in replicas.net.state_dict().items()}
+    recipe = recipe_of(explodes=False, optimiser=optimiser)
+    result = train(replicas, TABLE, recipe, progress=False)
+    train(sound, TABLE, recipe, progress=False)
+    assert list(result.frozen) == [1]
+    assert "running statistics not finite at epoch 1, step 1; frozen" in result.frozen[1]
+    there = sound.net.state_dict()
+    for name, stack in replicas.net.state_dict().items():
+        assert torch.equal(stack[1], before[name])
+        assert torch.equal(stack[[0, 2]], there[name][[0, 2]])
+
+
+def test_weights_that_take_no_gradient_are_refused():
+    replicas = Replicas(NETS["mlp"][0], LOSSES)
+    replicas.net.layers[0].bias.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"but layers\.0\.bias has requires_grad=False"):
+        train(replicas, TABLE, recipe_of(explodes=False), progress=False)
 
 
 def test_training_ends_when_all_are_frozen():

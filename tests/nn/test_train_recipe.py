@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from raresight.nn import Recipe
@@ -52,6 +53,8 @@ def test_goes_through_json(recipe):
         ({"drw_epoch": -1}, "drw_epoch must be a whole number"),
         ({"fprs": ()}, "at least one false-positive rate"),
         ({"fprs": (2.0,)}, "fprs must be above 0 and finite and at most 1, but is 2.0"),
+        ({"fprs": (0.01, 0.5, 0.01000000001)}, r"differ in their first six digits, but .* has 0\.01 twice"),
+        ({"deferred": (True, False), "drw_epoch": None}, "but drw_epoch is None, which is for never"),
     ],
 )
 def test_refuses(changes, message):
@@ -64,8 +67,31 @@ def test_refuses_what_is_no_number():
         Recipe(lr="0.1")
     with pytest.raises(TypeError, match="compiled must be True or False, but is 'no'"):
         Recipe(compiled="no")
+    for name, value in (("fprs", 0.01), ("betas", 0.9), ("decay_epochs", 3), ("fprs", "0.01")):
+        with pytest.raises(TypeError, match=f"{name} must be a sequence of numbers such as .*{value}"):
+            Recipe(**{name: value})
+    for value in (True, (1, 0), "yes"):
+        with pytest.raises(TypeError, match="deferred must be None or a sequence of True and False"):
+            Recipe(deferred=value)
     with pytest.raises(ValueError, match="a recipe has no rate"):
         Recipe.from_dict({"rate": 0.1})
+
+
+def test_numbers_of_numpy_are_taken():
+    recipe = Recipe(
+        epochs=np.int64(3),
+        lr=np.float32(0.5),
+        clip=np.array([1.0, 2.0]),
+        decay_epochs=np.arange(2),
+        fprs=[np.float64(0.1)],
+        deferred=np.array([True, False]),
+        compiled=np.False_,
+    )
+    plain = Recipe(
+        epochs=3, lr=0.5, clip=(1.0, 2.0), decay_epochs=(0, 1), fprs=(0.1,), deferred=(True, False)
+    )
+    assert recipe == plain
+    assert json.dumps(recipe.to_dict()) == json.dumps(plain.to_dict())
 
 
 def test_one_value_a_replica():

@@ -12,17 +12,21 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import training_job
+from loss_cases import BINARY_LOSSES, CLASS_LOSSES
+from raresight.losses import CrossEntropy, LogitAdjusted, from_callable
 from raresight.nn import Replicas, TableRows, train
 from raresight.nn.journal import read_journal
 from raresight.nn.nets import MLP, TabM
 
 torch.set_num_threads(1)
 RECIPE = replace(training_job.RECIPE, epochs=6)
+SHORT = replace(RECIPE, epochs=1, warmup_epochs=0)
 
 
 class FailingRows(TableRows):
@@ -87,6 +91,72 @@ def test_goes_on_where_it_stopped(tmp_path, undisturbed, epochs, every):
     assert names == ["journal.jsonl", "lock", "state-000006.safetensors", "training.json"]
 
 
+class Interruption(BaseException):
+    """Stands for the interrupt key in a notebook, where the half-trained replicas live on."""
+
+
+@pytest.mark.parametrize("start_at_prior", [False, True])
+def test_half_trained_replicas_begin_again(tmp_path, start_at_prior):
+    """Interrupted before the first checkpoint, the same object is trained from its first weights."""
+    recipe = replace(RECIPE, epochs=2, warmup_epochs=0, start_at_prior=start_at_prior)
+    data = training_job.make_data()
+    whole, result = train_here(tmp_path / "whole", recipe=recipe)
+    replicas, seen = training_job.make_replicas(), 0
+    start = {name: stack.clone() for name, stack in replicas.net.state_dict().items()}
+
+    def interrupt(module, inputs):
+        nonlocal seen
+        seen += 1
+        if seen == 7:
+            raise Interruption
+
+    hook = replicas.net.head.register_forward_pre_hook(interrupt)
+    options = {"evaluation": training_job.make_data(400), "folder": tmp_path / "cut", "progress": False}
+    with pytest.raises(Interruption):
+        train(replicas, data, recipe, **options)
+    hook.remove()
+    assert not torch.equal(replicas.net.head.weight, start["head.weight"])
+    with pytest.raises(ValueError, match="has no weights yet: it was stopped before its first checkpoint"):
+        training_job.make_replicas().load_weights(tmp_path / "cut")
+    again = train(replicas, data, recipe, **options)
+    assert_same(replicas, whole)
+    assert without_times(again.history) == without_times(result.history)
+
+
+def test_a_training_that_began_is_not_begun_again_unasked(tmp_path):
+    stop_after(tmp_path, 0)
+    with pytest.raises(ValueError, match="holds a training already"):
+        train_here(tmp_path, resume=False)
+
+
+def test_losses_that_cannot_be_written_down_need_no_folder(tmp_path):
+    """Two functions may have one name, so that one training would go on with the other's weights."""
+    own = from_callable(lambda z, y: torch.nn.functional.softplus((1 - 2 * y) * z), name="mine")
+    for loss in (own, LogitAdjusted(own, prior=0.1)):
+        replicas = Replicas(partial(MLP, 5, hidden=(4,)), [CrossEntropy(), loss])
+        with pytest.raises(ValueError, match=r"the loss .*mine.* cannot be written down.* without a folder"):
+            train(replicas, training_job.make_data(), SHORT, folder=tmp_path / "here", progress=False)
+        assert not (tmp_path / "here").exists()
+        assert train(replicas, training_job.make_data(), SHORT, progress=False).epochs == 1
+
+
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_every_loss_of_ours_can_be_written_down(tmp_path, outputs):
+    """None of them is refused with a folder."""
+    X, y = training_job.make_data(64)
+    labels = y if outputs == 1 else np.arange(64) % 4
+    losses = BINARY_LOSSES if outputs == 1 else CLASS_LOSSES
+    replicas = Replicas(partial(MLP, 5, hidden=(4,), outputs=outputs), losses)
+    recipe = replace(SHORT, drw_epoch=None)
+    assert train(replicas, (X, labels), recipe, folder=tmp_path, progress=False).epochs == 1
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "here").write_text("")
+    with pytest.raises(NotADirectoryError, match=r"must be a directory, but .*here is a file"):
+        train_here(tmp_path / "here")
+
+
 def test_adamw_goes_on_too(tmp_path):
     recipe = replace(RECIPE, optimiser="adamw", lr=0.01)
     whole, _ = train_here(tmp_path / "whole", recipe=recipe)
@@ -121,7 +191,7 @@ def test_a_finished_training_is_read_back(tmp_path, undisturbed):
 
 
 def test_another_training_is_refused_with_what_differs(tmp_path):
-    recipe = replace(RECIPE, epochs=1)
+    recipe = SHORT
     train_here(tmp_path, recipe=recipe)
     X, y = training_job.make_data()
     with pytest.raises(ValueError, match=r"recipe\.lr is 0\.05 there and 0\.06 here\. Choose another folder"):
@@ -148,17 +218,16 @@ def test_another_training_is_refused_with_what_differs(tmp_path):
 
 
 def test_a_training_that_failed_at_once_does_not_stand_in_the_way(tmp_path):
-    X, y = training_job.make_data()
     with pytest.raises(ValueError, match="2 values of lr for 8 replicas"):
-        train_here(tmp_path, recipe=replace(RECIPE, epochs=1, lr=(0.1, 0.2)))
-    with pytest.raises(ValueError, match="the input must have shape"):
-        train_here(tmp_path, recipe=replace(RECIPE, epochs=1), rows=(X[:, :4], y))
-    _, result = train_here(tmp_path, recipe=replace(RECIPE, epochs=1), resume=False)
+        train_here(tmp_path, recipe=replace(SHORT, lr=(0.1, 0.2)))
+    stop_after(tmp_path, 0, recipe=replace(SHORT, batch=64))
+    replicas, result = train_here(tmp_path, recipe=SHORT, resume=False)
     assert result.epochs == 1
+    assert_same(replicas, train_here(tmp_path / "whole", recipe=SHORT)[0])
 
 
 def test_a_damaged_folder_is_refused(tmp_path):
-    recipe = replace(RECIPE, epochs=1)
+    recipe = SHORT
     train_here(tmp_path, recipe=recipe)
     journal, pointer = tmp_path / "journal.jsonl", tmp_path / "training.json"
     state = next(tmp_path.glob("state-*"))
@@ -245,7 +314,7 @@ def test_killed_three_times_it_ends_with_the_same_weights(tmp_path, monkeypatch)
 def test_dropout_goes_on_too(tmp_path):
     def run(folder, rows):
         replicas = Replicas(partial(TabM, 5, members=2, width=8, blocks=1, dropout=0.2), ["erf", "squared"])
-        recipe = replace(RECIPE, epochs=4, start_at_prior=True)
+        recipe = replace(RECIPE, epochs=4, warmup_epochs=1, start_at_prior=True)
         train(replicas, rows, recipe, folder=folder, progress=False)
         return replicas
 

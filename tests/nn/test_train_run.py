@@ -9,16 +9,27 @@ import pty
 import subprocess
 import sys
 import threading
+import warnings
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from raresight import nn
 from raresight.data import Images
 from raresight.data.imbalance import halves
-from raresight.metrics import average_precision, partial_auc, recall_at_fpr, roc_auc
-from raresight.nn import ImageRows, Recipe, Replicas, TableRows, train
+from raresight.metrics import (
+    average_precision,
+    balanced_accuracy,
+    class_accuracy,
+    minority_accuracy,
+    partial_auc,
+    recall_at_fpr,
+    roc_auc,
+)
+from raresight.nn import ImageRows, Recipe, Replicas, ScheduleWarning, TableRows, nets, train
 from raresight.nn.batches import draw_epoch
 from raresight.nn.evaluation import evaluate_replicas
 from raresight.nn.nets import MLP, resnet_cifar
@@ -131,6 +142,29 @@ def test_classes():
     assert result.best_by == "balanced_accuracy"
     chance = replicas.probabilities(X)
     torch.testing.assert_close(chance.sum(-1), torch.ones(4, 480), rtol=0, atol=1e-5)
+
+
+def test_class_metrics_are_those_of_the_labels():
+    """Counted on the device; a class that is not there has no accuracy, and equally rare ones share."""
+    random = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 3, 4], [200, 100, 20, 20])
+    X = random.normal(size=(340, 3)) + np.eye(5)[labels][:, :3]
+    replicas = Replicas(partial(NET, outputs=5), LOSSES)
+    guess = replicas.scores(X).argmax(-1).numpy()
+    found = evaluate_replicas(replicas, TableRows(X, labels), quick())
+    for row, own in zip(found, guess, strict=True):
+        assert math.isnan(row.pop("accuracy_2"))
+        each = {f"accuracy_{label}": share for label, share in class_accuracy(labels, own).items()}
+        assert row == pytest.approx(
+            {
+                "accuracy": (labels == own).mean(),
+                "balanced_accuracy": balanced_accuracy(labels, own),
+                "minority_accuracy": minority_accuracy(labels, own),
+                **each,
+            }
+        )
+    with pytest.raises(ValueError, match="labels go to 5, but the net has outputs=5"):
+        evaluate_replicas(replicas, TableRows(X, labels + 1), quick())
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -267,15 +301,17 @@ y = (np.arange(200) % 10 == 0).astype(int)
 losses = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "squared", "focal(gamma=2.0)", "poly(epsilon=1.0)"]
 for outputs, labels in ((1, y), (3, np.arange(200) % 3)):
     replicas = Replicas(partial(MLP, 3, hidden=(4,), outputs=outputs), losses)
-    recipe = Recipe.tables(epochs=1, start_at_prior=True)
+    recipe = Recipe.tables(epochs=1, warmup_epochs=0, start_at_prior=True)
     train(replicas, (X, labels), recipe, evaluation=(X, labels), folder=r"{tmp_path}/%d" % outputs)
     replicas.probabilities(X)
 labels = np.arange(40) % 4
 images = Images(np.zeros((40, 3, 8, 8), np.uint8), labels, ("a", "b", "c", "d"))
 rows = ImageRows.training(images, halves(labels, 0.5, 0))
-train(Replicas(partial(resnet_cifar, 8, width=2), ["crossentropy"]), rows, Recipe(epochs=1), evaluation=rows)
+train(Replicas(partial(resnet_cifar, 8, width=2), ["crossentropy"]), rows, Recipe(epochs=1, warmup_epochs=0))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -286,7 +322,12 @@ train(Replicas(partial(resnet_cifar, 8, width=2), ["crossentropy"]), rows, Recip
         (([[1.0, 2.0, 3.0]], [1, 0]), r"one label a row, 1 in all, but has shape \(2,\)"),
         (([[1.0, 2.0, 3.0]], [0.5]), r"row 0 holds 0\.5"),
         (([[1.0, 2.0, 3.0]], [-1]), "row 0 holds -1"),
+        (([[1.0, 2.0, 3.0]], [np.nan]), "row 0 holds nan"),
+        (([[1.0, 2.0, 3.0]], [1e300]), "row 0 holds 1e"),
         (([[1.0, 2.0, 3.0]], [2]), "labels go to 2, but the net has outputs=1"),
+        (([[1.0, 2.0, 3.0]], [10**12]), "labels go to 1000000000000, but the net has outputs=1"),
+        (([[1.0, 2.0]], [1]), r"rows of data do not fit the net: .* shape \(N, 3\) .* but has \(1, 2\)"),
+        (([[1.0, 2e39, 3.0]], [1]), r"row 0 of X is too large for float32: .* precision=\"float64\""),
         (([1.0, 2.0], [0, 1]), r"rows and columns, but has type float64 and shape \(2,\)"),
         (([["a", "b", "c"]], [0]), "X must hold numbers"),
     ],
@@ -294,6 +335,46 @@ train(Replicas(partial(resnet_cifar, 8, width=2), ["crossentropy"]), rows, Recip
 def test_data_that_cannot_be_used(data, message):
     with pytest.raises(ValueError, match=message):
         run(quick(), data=data)
+
+
+def test_large_numbers_are_trained_in_float64():
+    X, y = rows_of(100)
+    _, result = run(quick(precision="float64"), data=(X * 1e40, y), losses=LOSSES[:1])
+    assert not result.frozen
+
+
+def test_labels_that_are_text_are_refused():
+    for y in (["a"] * 100, ["1"] * 100):
+        with pytest.raises(TypeError, match="y must hold 0 and 1 or class numbers, but holds <U1 such as"):
+            run(quick(), data=(rows_of(100)[0], y))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "losses", "message"),
+    [
+        (Recipe.tables(epochs=10), LOSSES, "warm-up takes 15 epochs, but there are 10: lower warmup_epochs"),
+        (
+            Recipe(epochs=2, warmup_epochs=1),
+            ["erf", "ldam(class_counts=[576,64])"],
+            "deferred reweighting never begins: drw_epoch is 160, but there are 2 epochs",
+        ),
+        (quick(drw_epoch=4, deferred=(False, False, True)), LOSSES, "drw_epoch is 4, but there are 4"),
+    ],
+)
+def test_plans_for_after_the_end_are_told(recipe, losses, message):
+    with pytest.warns(ScheduleWarning, match=message) as told:
+        run(recipe, losses=losses)
+    assert len(told) == 1
+    assert Path(told[0].filename).name == Path(__file__).name
+
+
+def test_plans_that_come_true_are_not_told():
+    ldam = ["ldam(class_counts=[576,64])"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(quick(epochs=2, warmup_epochs=2, drw_epoch=1), losses=ldam)
+        run(quick(epochs=2, drw_epoch=None), losses=ldam)
+        run(quick(epochs=2, drw_epoch=9, deferred=(False,)), losses=ldam)
 
 
 def test_what_does_not_fit_is_refused():
@@ -308,7 +389,14 @@ def test_what_does_not_fit_is_refused():
         run(quick(lr=(0.1, 0.2)))
     with pytest.raises(ValueError, match="deferred has 1 entries for 3 replicas"):
         run(quick(deferred=(True,)))
-    with pytest.raises(ValueError, match="checkpoint_every must be at least 1"):
+    with pytest.raises(TypeError, match=r"train needs Replicas, such as .*, but got a MLP"):
+        train(MLP(3), (X, y), quick())
+    for wrong in (None, {"epochs": 3}):
+        with pytest.raises(TypeError, match=r"must be a Recipe, such as .*, but is a (NoneType|dict)"):
+            run(wrong)
+    with pytest.raises(ValueError, match=r"rows of evaluation do not fit the net: .*\(N, 3\)"):
+        run(quick(), evaluation=(X[:, :2], y))
+    with pytest.raises(ValueError, match="checkpoint_every must be a whole number of at least 1"):
         run(quick(), checkpoint_every=0)
     with pytest.raises(ValueError, match=r"class counts are \(100, 0\)"):
         run(quick(start_at_prior=True), data=(X, y * 0))
@@ -316,3 +404,13 @@ def test_what_does_not_fit_is_refused():
         ImageRows(np.zeros((2, 3, 4, 4), np.uint8), [0, 1], mean=(0,) * 3, std=(0,) * 3)
     with pytest.raises(ValueError, match="pixels must be uint8"):
         ImageRows(np.zeros((2, 3, 4, 4)), [0, 1], mean=(0,) * 3, std=(1,) * 3)
+
+
+def test_what_a_user_needs_is_exported():
+    for module, names in (
+        (nn, ("LossTable", "ScheduleWarning", "evaluate_replicas", "read_journal")),
+        (nets, ("mean_probability",)),
+    ):
+        for name in names:
+            assert name in module.__all__
+            assert hasattr(module, name)

@@ -8,6 +8,9 @@ except ImportError as error:
 from . import functional
 from .batches import ImageRows, TableRows
 from .drw import DeferredReweighting
+from .evaluation import evaluate_replicas
+from .journal import read_journal
+from .loss_table import LossTable
 from .modules import (
     AlphaLoss,
     CELoss,
@@ -22,7 +25,7 @@ from .modules import (
     as_module,
 )
 from .normed_linear import NormedLinear
-from .recipe import Recipe
+from .recipe import Recipe, ScheduleWarning
 from .replicas import Replicas
 from .start import start_at_prior_
 from .train import train
@@ -37,17 +40,21 @@ __all__ = [
     "ImageRows",
     "LDAMLoss",
     "LossModule",
+    "LossTable",
     "NormedLinear",
     "PolyLoss",
     "Recipe",
     "Replicas",
+    "ScheduleWarning",
     "SquaredLoss",
     "TBLLoss",
     "TableRows",
     "Training",
     "VSLoss",
     "as_module",
+    "evaluate_replicas",
     "functional",
+    "read_journal",
     "start_at_prior_",
     "train",
 ]

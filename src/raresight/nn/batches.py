@@ -23,7 +23,16 @@ from ..data.images import Images
 from ..data.images.augmentation import Moves, crop_and_flip, draw_moves, generators, normalise
 from ..data.imbalance import Imbalanced
 
-__all__ = ["EpochDraws", "ImageRows", "RowSource", "TableRows", "as_source", "draw_epoch", "steps_of"]
+__all__ = [
+    "EpochDraws",
+    "ImageRows",
+    "RowSource",
+    "TableRows",
+    "as_array",
+    "as_source",
+    "draw_epoch",
+    "steps_of",
+]
 
 
 class EpochDraws(NamedTuple):
@@ -78,13 +87,14 @@ class RowSource(ABC):
     def class_counts(self, outputs: int) -> tuple[int, ...]:
         """Rows of each label; an error where the labels are not those of a net with so many outputs."""
         classes = max(outputs, 2)
-        counts = torch.bincount(self.labels.cpu().to(torch.int64), minlength=classes)
-        if len(counts) > classes:
+        largest = int(self.labels.max())
+        # Before they are counted: as many counts as the largest label may not fit into memory.
+        if largest >= classes:
             raise ValueError(
-                f"the labels go to {len(counts) - 1}, but the net has outputs={outputs}, which is for labels "
+                f"the labels go to {largest}, but the net has outputs={outputs}, which is for labels "
                 f"0 to {classes - 1}"
             )
-        return tuple(int(count) for count in counts)
+        return tuple(torch.bincount(self.labels.to(torch.int64), minlength=classes).tolist())
 
     def _with(self, **changes: Any) -> Self:
         changed = copy(self)
@@ -92,11 +102,15 @@ class RowSource(ABC):
         return changed
 
 
+# The mean and the deviation of each column.
+_Scaling = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
 class TableRows(RowSource):
     """Rows of numbers. They are taken as they are; `standardised` scales them first.
 
     Args:
-        X: (n, features), finite numbers.
+        X: (n, features), finite numbers. They are copied.
         y: (n,), labels 0 and 1 or class numbers.
 
     Example:
@@ -109,52 +123,60 @@ class TableRows(RowSource):
     """
 
     def __init__(self, X: ArrayLike | Tensor, y: ArrayLike | Tensor) -> None:
-        values = _as_array(X, "X")
-        if values.ndim != 2 or values.dtype.kind not in "biuf" or 0 in values.shape:
-            raise ValueError(
-                "X must hold numbers in rows and columns, "
-                f"but has type {values.dtype} and shape {values.shape}"
-            )
-        if values.dtype not in (np.float32, np.float64):
-            values = values.astype(np.float64)
-        if not np.isfinite(values).all():
-            row = int(np.argmax(~np.isfinite(values).all(1)))
-            raise ValueError(f"X must be finite, but row {row} is not: fill in missing values first")
+        values = _as_table(X)
+        wanted = values.dtype if values.dtype in (np.float32, np.float64) else np.float64
+        self._take(np.array(values, dtype=wanted, order="C"), y, None)
+
+    def _take(self, values: NDArray[Any], y: ArrayLike | Tensor, scaling: _Scaling | None) -> None:
+        """Make an array of floats that belongs to nobody else the rows."""
         self.labels = _as_labels(y, len(values))
-        self.values = torch.from_numpy(np.ascontiguousarray(values))
-        self._scaling: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+        self.values = torch.from_numpy(values)
+        self._scaling = scaling
 
     @classmethod
     def standardised(cls, X: ArrayLike | Tensor, y: ArrayLike | Tensor) -> TableRows:
-        """Rows with each column's mean taken off, divided by its standard deviation (1 for a constant)."""
-        values = _as_array(X, "X")
-        TableRows(values, y)  # refuses what it cannot use
-        deviation = values.std(0, dtype=np.float64)
-        return cls._scaled(
-            values, y, (values.mean(0, dtype=np.float64), np.where(deviation > 0, deviation, 1))
-        )
+        """Rows with each column's mean taken off, divided by its standard deviation (1 for a constant).
+
+        A column is a constant where its variance is within the rounding of n numbers of its size, as in
+        scikit-learn's `StandardScaler`:
+
+            variance <= n eps variance + (n eps mean)^2,   eps = 2^-52
+        """
+        values = _as_table(X)
+        rounding = len(values) * np.finfo(np.float64).eps
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, variance = values.mean(0, dtype=np.float64), values.var(0, dtype=np.float64)
+            is_constant = variance <= rounding * variance + (rounding * mean) ** 2
+        if not np.isfinite(variance).all():
+            column = int(np.argmax(~np.isfinite(variance)))
+            raise ValueError(
+                f"the numbers of column {column} are too large to be standardised: divide them by a constant "
+                "first"
+            )
+        return _scaled(values, y, (mean, np.where(is_constant, 1.0, np.sqrt(variance))))
 
     def like(self, X: ArrayLike | Tensor, y: ArrayLike | Tensor) -> TableRows:
         """Other rows, such as those of the evaluation, scaled as these are."""
-        return TableRows(X, y) if self._scaling is None else self._scaled(_as_array(X, "X"), y, self._scaling)
-
-    @classmethod
-    def _scaled(
-        cls,
-        values: NDArray[Any],
-        y: ArrayLike | Tensor,
-        scaling: tuple[NDArray[np.float64], NDArray[np.float64]],
-    ) -> TableRows:
-        rows = cls((values - scaling[0]) / scaling[1], y)
-        rows._scaling = scaling
-        return rows
+        values = _as_table(X)
+        if values.shape[1] != self.row_numbers:
+            raise ValueError(
+                f"X must have the {self.row_numbers} columns of these rows, but has {values.shape[1]}"
+            )
+        return TableRows(values, y) if self._scaling is None else _scaled(values, y, self._scaling)
 
     @property
     def row_numbers(self) -> int:
         return self.values.shape[1]
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        return self._with(labels=self.labels.to(device), values=self.values.to(device, dtype))
+        values = self.values.to(device, dtype)
+        if not torch.isfinite(values).all():
+            row = int((~torch.isfinite(values)).any(1).to(torch.uint8).argmax())
+            raise ValueError(
+                f"row {row} of X is too large for {str(dtype).removeprefix('torch.')}: standardise the "
+                'columns, or train with precision="float64"'
+            )
+        return self._with(labels=self.labels.to(device), values=values)
 
     def draw(self, by: torch.Generator, count: int) -> tuple[Tensor, ...]:
         return ()
@@ -173,7 +195,7 @@ class ImageRows(RowSource):
     """Images as bytes, normalised when they are used, and in training cropped and flipped at random.
 
     Args:
-        pixels: uint8, (n, 3, height, width).
+        pixels: uint8, (n, 3, height, width). They are copied.
         y: (n,), labels 0 and 1 or class numbers.
         mean: Of each colour, on the scale from 0 to 1.
         std: Of each colour, on the scale from 0 to 1.
@@ -195,7 +217,7 @@ class ImageRows(RowSource):
         std: Sequence[float],
         padding: int = 4,
     ) -> None:
-        values = _as_array(pixels, "pixels")
+        values = as_array(pixels, "pixels")
         if values.dtype != np.uint8 or values.ndim != 4 or 0 in values.shape:
             raise ValueError(
                 "pixels must be uint8 of shape (n, channels, height, width), "
@@ -209,7 +231,7 @@ class ImageRows(RowSource):
         if padding < 0:
             raise ValueError(f"padding must not be negative, but is {padding}")
         self.labels = _as_labels(y, len(values))
-        self.pixels = torch.from_numpy(np.ascontiguousarray(values))
+        self.pixels = torch.from_numpy(np.array(values, order="C"))
         # As tensors of the device: a CUDA graph cannot copy numbers from the host.
         self.mean = torch.tensor(tuple(mean), dtype=torch.float64)
         self.std = torch.tensor(tuple(std), dtype=torch.float64)
@@ -235,6 +257,9 @@ class ImageRows(RowSource):
 
     def like(self, pixels: ArrayLike | Tensor, y: ArrayLike | Tensor) -> ImageRows:
         """Other images, such as those of the evaluation, normalised as these are."""
+        shape = np.shape(pixels)
+        if len(shape) == 4 and shape[1] != len(self.mean):
+            raise ValueError(f"pixels must have {len(self.mean)} channels as these do, but have {shape[1]}")
         return ImageRows(pixels, y, mean=self.mean.tolist(), std=self.std.tolist(), padding=self.padding)
 
     @property
@@ -315,20 +340,55 @@ def _in_steps(draws: Sequence[Tensor], steps: int, batch: int) -> Tensor:
     return torch.stack([draw.view(steps, batch) for draw in draws], dim=1)
 
 
-def _as_array(values: ArrayLike | Tensor, name: str) -> NDArray[Any]:
+def as_array(values: ArrayLike | Tensor, name: str) -> NDArray[Any]:
+    """Numbers as an array, which may be the caller's own."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     array = np.asarray(values)
-    if array.dtype == object:
+    if array.dtype == object and array.size:
         raise TypeError(f"{name} must hold numbers, but holds objects such as {array.flat[0]!r}")
     return array
 
 
+def _as_table(X: ArrayLike | Tensor) -> NDArray[Any]:
+    values = as_array(X, "X")
+    if values.ndim != 2 or values.dtype.kind not in "biuf" or 0 in values.shape:
+        raise ValueError(
+            f"X must hold numbers in rows and columns, but has type {values.dtype} and shape {values.shape}"
+        )
+    row = _row_not_finite(values)
+    if row is not None:
+        raise ValueError(f"X must be finite, but row {row} is not: fill in missing values first")
+    return values
+
+
+def _row_not_finite(values: NDArray[Any]) -> int | None:
+    finite = np.isfinite(values)
+    return None if finite.all() else int(np.argmax(~finite.all(1)))
+
+
+def _scaled(values: NDArray[Any], y: ArrayLike | Tensor, scaling: _Scaling) -> TableRows:
+    with np.errstate(over="ignore"):
+        scaled = np.ascontiguousarray((values - scaling[0]) / scaling[1])
+    row = _row_not_finite(scaled)
+    if row is not None:
+        raise ValueError(f"X is too large in row {row} for the deviations by which it is divided")
+    rows = TableRows.__new__(TableRows)
+    rows._take(scaled, y, scaling)
+    return rows
+
+
 def _as_labels(y: ArrayLike | Tensor, rows: int) -> Tensor:
-    labels = _as_array(y, "y")
+    labels = as_array(y, "y")
     if labels.shape != (rows,):
         raise ValueError(f"y must hold one label a row, {rows} in all, but has shape {labels.shape}")
-    whole = labels.astype(np.int64)
+    if labels.dtype.kind not in "biuf":
+        raise TypeError(
+            f"y must hold 0 and 1 or class numbers, but holds {labels.dtype} such as {str(labels[0])!r}: "
+            "number the classes first"
+        )
+    with np.errstate(invalid="ignore"):  # NaN and infinity are found by the comparison
+        whole = labels.astype(np.int64)
     strange = np.flatnonzero((whole != labels) | (whole < 0))
     if len(strange):
         raise ValueError(

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .safe_files import UNFINISHED, read_tensors, write_json, write_tensors
 
-__all__ = ["Checkpoint", "TrainingFolder", "current_state", "held_folder"]
+__all__ = ["Checkpoint", "TrainingFolder", "current_state", "differences", "held_folder"]
 
 FORMAT = "raresight.training"
 FORMAT_VERSION = 1
@@ -36,7 +36,7 @@ class Checkpoint:
 
     Attributes:
         epoch: Epochs that are finished.
-        tensors: The state after them; empty before the first.
+        tensors: The state after them, or None where nothing was kept yet.
         journal_bytes: How much of the journal belongs to them.
         seconds: How long they took.
     """
@@ -62,7 +62,8 @@ class TrainingFolder:
     def open(self, *, resume: bool) -> Checkpoint:
         """Where the training of this folder stands; a folder without one is given one that has not begun.
 
-        A training that failed before it had a result, as with a wrong setting, does not stand in the way.
+        Another training that failed before it had a result, as with a wrong setting, does not stand in the
+        way.
 
         Raises:
             ValueError: The folder holds another training, or one that is not to be resumed.
@@ -78,26 +79,24 @@ class TrainingFolder:
             return self._begin()
         described = _read_pointer(pointer)
         state = described["state"]
-        if state is None and not has_results:
+        different = differences(described["identity"], self._identity)
+        if not has_results and described["epoch"] == 0 and (state is None or different):
             return self._begin()
         if not resume:
             raise ValueError(
                 f"{self._folder} holds a training already: choose another folder, or go on with resume=True"
             )
-        different = _differences(described["identity"], self._identity)
         if different:
             raise ValueError(
                 f"{self._folder} holds another training: {'; '.join(different)}. Choose another folder"
             )
-        return Checkpoint(
-            described["epoch"],
-            None if state is None else read_tensors(self._folder / state),
-            described["journal_bytes"],
-            described["seconds"],
-        )
+        tensors = None if state is None else read_tensors(self._folder / state)
+        self._clear_all_but(state)
+        return Checkpoint(described["epoch"], tensors, described["journal_bytes"], described["seconds"])
 
     def _begin(self) -> Checkpoint:
         self._folder.mkdir(parents=True, exist_ok=True)
+        # Before any state is written: a state of epoch 0 that is there may be of another training.
         self._point(Checkpoint(), None)
         return Checkpoint()
 
@@ -108,6 +107,10 @@ class TrainingFolder:
         state = f"state-{checkpoint.epoch:06d}.safetensors"
         write_tensors(self._folder / state, checkpoint.tensors, metadata=metadata)
         self._point(checkpoint, state)
+        self._clear_all_but(state)
+
+    def _clear_all_but(self, state: str | None) -> None:
+        """Remove other states and what was left unfinished."""
         for left in (*self._folder.glob("state-*.safetensors"), *self._folder.glob(f"*{UNFINISHED}")):
             if left.name != state:
                 left.unlink()
@@ -127,10 +130,12 @@ class TrainingFolder:
 
 def current_state(folder: Path) -> Path:
     """The file with the weights of a training's last checkpoint."""
-    state = _read_pointer(folder / _POINTER)["state"]
-    if state is None:
-        raise ValueError(f"the training in {folder} has no weights yet: it was stopped in its first epoch")
-    return folder / str(state)
+    described = _read_pointer(folder / _POINTER)
+    if described["state"] is None or described["epoch"] == 0:
+        raise ValueError(
+            f"the training in {folder} has no weights yet: it was stopped before its first checkpoint"
+        )
+    return folder / str(described["state"])
 
 
 @contextmanager
@@ -138,6 +143,8 @@ def held_folder(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; the system lets go of it when the process ends, however it does."""
     import fcntl
 
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"the folder of a training must be a directory, but {folder} is a file")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a") as file:
         try:
@@ -169,13 +176,17 @@ def _read_pointer(path: Path) -> dict[str, Any]:
     return described
 
 
-def _differences(there: Any, here: Any, name: str = "") -> list[str]:
-    """What differs between two descriptions, in words."""
+def differences(there: Any, here: Any, name: str = "") -> list[str]:
+    """What differs between two descriptions in plain values, in words.
+
+    >>> differences({"lr": 0.1, "seeds": [0]}, {"lr": 0.2, "seeds": [0]})
+    ['lr is 0.1 there and 0.2 here']
+    """
     if isinstance(there, dict) and isinstance(here, dict):
         found = []
         for key in dict.fromkeys((*there, *here)):
             inner = f"{name}.{key}" if name else str(key)
-            found += _differences(there.get(key), here.get(key), inner)
+            found += differences(there.get(key), here.get(key), inner)
         return found
     return [] if there == here else [f"{name} is {_shown(there)} there and {_shown(here)} here"]
 

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from ..metrics import (
-    average_precision,
-    balanced_accuracy,
-    class_accuracy,
-    minority_accuracy,
-    partial_auc,
-    recall_at_fpr,
-    roc_auc,
-)
+from ..metrics import average_precision, partial_auc, recall_at_fpr, roc_auc
 from .batches import RowSource
 from .recipe import Recipe
 from .replicas import Replicas
@@ -42,14 +33,28 @@ def evaluate_replicas(replicas: Replicas, rows: RowSource, recipe: Recipe) -> li
         ['average_precision', 'partial_auc_0.5', 'recall_0.5', 'roc_auc']
     """
     names = metric_names(recipe, replicas.net.outputs)
-    measure = _of_scores(recipe) if replicas.net.outputs == 1 else _of_classes(replicas.net.outputs)
+    rows.class_counts(replicas.net.outputs)  # refuses labels that the net does not have
     scores = replicas.scores(rows, bf16=recipe.bf16_evaluation)
     labels = rows.labels.to(scores.device)
     broken = scores.flatten(1).isnan().any(1).tolist()
-    return [
-        dict.fromkeys(names, float("nan")) if bad else measure(labels, row)
-        for bad, row in zip(broken, scores)
-    ]
+    if replicas.net.outputs == 1:
+        found = [{} if bad else _of_scores(labels, row, recipe) for bad, row in zip(broken, scores)]
+    else:
+        found = [_of_counts(counts) for counts in confusion_counts(labels, scores).cpu().numpy()]
+    return [dict.fromkeys(names, float("nan")) if bad else metrics for bad, metrics in zip(broken, found)]
+
+
+def confusion_counts(labels: Tensor, scores: Tensor) -> Tensor:
+    """How many rows of each label have their largest score at each class: (K, label, class), on the device.
+
+    >>> scores = torch.tensor([[[1.0, 0.0], [3.0, 2.0], [0.0, 5.0]]])
+    >>> confusion_counts(torch.tensor([0, 1, 1]), scores).tolist()
+    [[[1, 0], [1, 1]]]
+    """
+    replicas, _, classes = scores.shape
+    first = torch.arange(replicas, device=scores.device).unsqueeze(1) * classes**2
+    cells = first + labels.to(torch.int64) * classes + scores.argmax(-1)
+    return torch.bincount(cells.flatten(), minlength=replicas * classes**2).view(replicas, classes, classes)
 
 
 def metric_names(recipe: Recipe, outputs: int) -> list[str]:
@@ -82,29 +87,23 @@ def check_evaluation(rows: RowSource, outputs: int) -> None:
         )
 
 
-def _of_scores(recipe: Recipe) -> Callable[[Tensor, Tensor], dict[str, float]]:
-    def measure(labels: Tensor, scores: Tensor) -> dict[str, float]:
-        found = {
-            "roc_auc": roc_auc(labels, scores),
-            "average_precision": average_precision(labels, scores),
-        }
-        for fpr in recipe.fprs:
-            found[f"partial_auc_{fpr:g}"] = partial_auc(labels, scores, fpr)
-            found[f"recall_{fpr:g}"] = recall_at_fpr(labels, scores, fpr)
-        return found
-
-    return measure
+def _of_scores(labels: Tensor, scores: Tensor, recipe: Recipe) -> dict[str, float]:
+    found = {"roc_auc": roc_auc(labels, scores), "average_precision": average_precision(labels, scores)}
+    for fpr in recipe.fprs:
+        found[f"partial_auc_{fpr:g}"] = partial_auc(labels, scores, fpr)
+        found[f"recall_{fpr:g}"] = recall_at_fpr(labels, scores, fpr)
+    return found
 
 
-def _of_classes(outputs: int) -> Callable[[Tensor, Tensor], dict[str, float]]:
-    def measure(labels: Tensor, scores: Tensor) -> dict[str, float]:
-        truth, guess = labels.to(torch.int64).cpu(), scores.argmax(-1).cpu()
-        each: dict[Any, float] = class_accuracy(truth, guess)
-        return {
-            "accuracy": float((truth == guess).double().mean()),
-            "balanced_accuracy": balanced_accuracy(truth, guess),
-            "minority_accuracy": minority_accuracy(truth, guess),
-            **{f"accuracy_{label}": each.get(label, float("nan")) for label in range(outputs)},
-        }
-
-    return measure
+def _of_counts(counts: NDArray[np.int64]) -> dict[str, float]:
+    """The metrics of classes from (label, class) counts, as `raresight.metrics` has them of labels."""
+    total, right = counts.sum(1), counts.diagonal()
+    shares = np.full(len(counts), np.nan)
+    np.divide(right, total, out=shares, where=total > 0)
+    rarest = total == total[total > 0].min()
+    return {
+        "accuracy": float(right.sum() / total.sum()),
+        "balanced_accuracy": float(np.nanmean(shares)),
+        "minority_accuracy": float(shares[rarest].mean()),
+        **{f"accuracy_{label}": float(share) for label, share in enumerate(shares)},
+    }

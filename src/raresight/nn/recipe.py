@@ -7,17 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-__all__ = ["DEFAULT_CLIP", "Recipe"]
+import numpy as np
 
-# The limit of a replica's gradient norm unless one is given. Losses with an unbounded gradient need one, but
-# a tight limit takes their gain away. Measured by benchmarks/measure_clipping.py (results/clipping.csv):
-# without one 3 of 4 trainings with alpha or TBL ended in NaN; 1 shortens half of all steps, 5 one to four in
-# a hundred; at 20 one training in four was spoilt by an explosion.
+__all__ = ["DEFAULT_CLIP", "Recipe", "ScheduleWarning"]
+
+# The limit of a replica's gradient norm unless one is given. Losses with an unbounded gradient need one. By
+# benchmarks/measure_clipping.py (results/clipping.csv): without one 3 of 4 trainings with alpha or TBL ended
+# in NaN; 1 shortens half of all steps and has the lowest AUC, 5 shortens one to four in a hundred; at 20 one
+# training in four was spoilt by an explosion.
 DEFAULT_CLIP: float | None = 5.0
 
 _OPTIMISERS = ("sgd", "adamw")
 _SWITCHES = ("start_at_prior", "augment", "bf16_evaluation", "compiled", "cuda_graph", "deterministic")
 _PRECISIONS = ("float32", "bf16", "float64")
+_SEQUENCES = {"betas": "(0.9, 0.999)", "decay_epochs": "(160, 180)", "fprs": "(0.01,)"}
+
+
+class ScheduleWarning(UserWarning):
+    """A training is too short for what its recipe plans, such as the end of the warm-up."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +105,13 @@ class Recipe:
     deterministic: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("lr", "clip", "betas", "decay_epochs", "fprs", "deferred"):
-            value = getattr(self, name)
-            if isinstance(value, Sequence) and not isinstance(value, str):
-                object.__setattr__(self, name, tuple(value))
+        for field in fields(self):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
+        for name, example in _SEQUENCES.items():
+            if not isinstance(getattr(self, name), tuple):
+                raise TypeError(
+                    f"{name} must be a sequence of numbers such as {example}, but is {getattr(self, name)!r}"
+                )
         for name in ("epochs", "batch", "evaluate_every"):
             _check_whole(name, getattr(self, name), least=1)
         for name in _SWITCHES:
@@ -129,10 +139,32 @@ class Recipe:
             _check_whole("decay_epochs", epoch, least=0)
         if self.drw_epoch is not None:
             _check_whole("drw_epoch", self.drw_epoch, least=0)
+        self._check_deferred()
         if not self.fprs:
             raise ValueError("fprs must hold at least one false-positive rate, but is empty")
         for fpr in self.fprs:
             _check_range("fprs", fpr, above=0.0, most=1.0)
+        # As the metrics are named after them.
+        names = [f"{fpr:g}" for fpr in self.fprs]
+        twins = sorted({name for name in names if names.count(name) > 1})
+        if twins:
+            raise ValueError(
+                f"fprs must differ in their first six digits, but {self.fprs} has {twins[0]} twice"
+            )
+
+    def _check_deferred(self) -> None:
+        if self.deferred is None:
+            return
+        if not isinstance(self.deferred, tuple) or not all(isinstance(one, bool) for one in self.deferred):
+            raise TypeError(
+                "deferred must be None or a sequence of True and False, one a replica, "
+                f"but is {self.deferred!r}"
+            )
+        if self.drw_epoch is None:
+            raise ValueError(
+                "deferred says which replicas are reweighted late, but drw_epoch is None, which is for "
+                "never: give drw_epoch, or leave deferred out"
+            )
 
     @classmethod
     def images(cls, **changes: Any) -> Self:
@@ -183,6 +215,15 @@ class Recipe:
         """The limit of each replica's gradient norm, infinity where it has none; None where none has."""
         limits = [math.inf if limit is None else limit for limit in _spread("clip", self.clip, replicas)]
         return limits if min(limits) < math.inf else None
+
+
+def _plain(value: Any) -> Any:
+    """Sequences as tuples, and numbers of NumPy as Python's."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(_plain(entry) for entry in value)
+    return value
 
 
 def _each(value: Any) -> tuple[Any, ...]:

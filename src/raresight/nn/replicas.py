@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from ..losses import Loss, parse
-from .batches import RowSource
-from .checkpoint import current_state
+from ..losses import ClassWeighted, Loss, parse
+from .batches import RowSource, as_array
+from .checkpoint import current_state, differences
 from .loss_table import LossTable
 from .nets import ReplicaNet
+from .nets.layers import checked_seeds
 from .nets.tabm import TabM, mean_probability
 from .safe_files import read_tensors, tensor_metadata, write_tensors
 
 __all__ = ["Replicas"]
 
-# Numbers of input rows that pass through all replicas at once outside of training.
-_NUMBERS_AT_ONCE = 1 << 25
+# Numbers that the widest layer of all replicas may have for the rows that pass through at once outside of
+# training.
+_NUMBERS_AT_ONCE = 1 << 26
+# Where the file of weights says what they are of.
+_METADATA = "raresight.replicas"
 
 
 class Replicas:
@@ -34,14 +38,17 @@ class Replicas:
         net: Called as `net(replicas=K, seeds=seeds)`: builds the stack, such as `partial(MLP, 30)` or
             `partial(resnet_cifar, 32)`.
         losses: One a replica, as objects or texts.
-        seeds: One a replica, whole numbers of at least 0, which decide its first weights and its batches;
-            0 to K-1 unless given. Replicas with the same seed start alike and see the same batches.
+        seeds: One a replica, whole numbers of at least 0 and below 2**64, which decide its first weights and
+            its batches; 0 to K-1 unless given. Replicas with the same seed start alike and see the same
+            batches.
 
     Attributes:
         net: The stack; every weight has shape (K, ...).
         losses: The K losses.
         seeds: The K seeds.
         table: The losses as a module that takes the scores of all replicas.
+        class_weights: (K, classes), the weights of the classes in the loss under which each replica was
+            trained last (deferred reweighting), set by `train`; None for none.
 
     Example:
         >>> from functools import partial
@@ -60,29 +67,30 @@ class Replicas:
         losses: Sequence[Loss | str],
         seeds: Sequence[int] | None = None,
     ) -> None:
-        if isinstance(losses, str) or not len(losses):
-            raise ValueError(f"losses must be a sequence with one loss a replica, but is {losses!r}")
-        self.losses = tuple(parse(loss) if isinstance(loss, str) else loss for loss in losses)
-        self.seeds = tuple(range(len(losses))) if seeds is None else tuple(int(seed) for seed in seeds)
+        _check_builder(net)
+        self.losses = _as_losses(losses)
+        self.seeds = tuple(range(len(self.losses))) if seeds is None else checked_seeds(seeds)
         if len(self.seeds) != len(self.losses):
             raise ValueError(
                 f"{len(self.seeds)} seeds were given for {len(self.losses)} losses: give one a replica, or "
                 "use Replicas.grid for all pairs"
             )
-        if min(self.seeds) < 0:
-            raise ValueError(f"seeds must be at least 0, but one is {min(self.seeds)}")
         self.net = net(replicas=len(self.losses), seeds=self.seeds)
         if not isinstance(self.net, ReplicaNet):
             raise TypeError(
                 "net must build a stack of raresight.nn.nets, such as partial(MLP, 30), but it built a "
                 f"{type(self.net).__name__}"
             )
+        self._class_weights: tuple[tuple[float, ...], ...] | None = None
         self.table = LossTable(self.losses, outputs=self.net.outputs)
 
     @classmethod
     def grid(cls, net: Callable[..., ReplicaNet], losses: Sequence[Loss | str], seeds: Sequence[int]) -> Self:
         """Every loss with every seed, loss by loss."""
-        pairs = [(loss, seed) for loss in losses for seed in seeds]
+        chosen, numbers = _as_losses(losses), checked_seeds(seeds)
+        if not numbers:
+            raise ValueError("seeds must hold at least one seed, but is empty")
+        pairs = [(loss, seed) for loss in chosen for seed in numbers]
         return cls(net, [loss for loss, _ in pairs], [seed for _, seed in pairs])
 
     def __len__(self) -> int:
@@ -108,6 +116,55 @@ class Replicas:
         self.table.to(device)
         return self
 
+    @property
+    def class_weights(self) -> tuple[tuple[float, ...], ...] | None:
+        """The class weights of each replica at the end of its training; see the class."""
+        return self._class_weights
+
+    @class_weights.setter
+    def class_weights(self, weights: Sequence[Sequence[float]] | Tensor | None) -> None:
+        if weights is None:
+            self._class_weights = None
+            return
+        rows = weights.tolist() if isinstance(weights, Tensor) else weights
+        found = tuple(tuple(float(weight) for weight in row) for row in rows)
+        classes = max(self.net.outputs, 2)
+        fits = len(found) == len(self) and all(len(row) == classes for row in found)
+        if not fits or not all(0 < weight < math.inf for row in found for weight in row):
+            raise ValueError(
+                f"class_weights must hold a row for each of {len(self)} replicas, with {classes} finite "
+                f"weights above 0, but is {found}"
+            )
+        self._class_weights = found
+
+    @property
+    def weighted_losses(self) -> tuple[Loss, ...]:
+        """The K losses with the class weights of the end of the training, by whose links scores are read."""
+        if self._class_weights is None:
+            return self.losses
+        return tuple(
+            loss if len(set(weights)) == 1 else ClassWeighted(loss, weights)
+            for loss, weights in zip(self.losses, self._class_weights)
+        )
+
+    def description(self) -> dict[str, Any]:
+        """What these replicas are, apart from their weights, in plain values as JSON has them."""
+        described = {
+            "net": {
+                "kind": type(self.net).__name__,
+                "options": self.net.options(),
+                "cosine": self.net.cosine,
+            },
+            "losses": [str(loss) for loss in self.losses],
+            "seeds": self.seeds,
+        }
+        found: dict[str, Any] = json.loads(json.dumps(described, allow_nan=False))
+        return found
+
+    def metadata(self) -> dict[str, str]:
+        """What a file with the weights says of them, for `load_weights`."""
+        return {_METADATA: json.dumps({**self.description(), "class_weights": self._class_weights})}
+
     def replica(self, k: int) -> ReplicaNet:
         """A copy of replica k as a net alone."""
         return self.net.replica(k)
@@ -129,39 +186,41 @@ class Replicas:
         """Calibrated probabilities: each replica's scores through the link of its own loss.
 
         (K, N), the probability of label 1; or (K, N, classes). An ensemble's is the mean of its members'.
+        The link undoes `class_weights` as that of `losses.ClassWeighted` does.
         """
         if isinstance(self.net, TabM):
             members = self._outputs_of(self.net.member_scores, x, rows_axis=2)
-            return mean_probability(members, self.losses)
+            return mean_probability(members, self.weighted_losses)
         several = self.net.outputs > 1
         scores = self.scores(x)
-        found = [loss.probability(row, multiclass=several) for loss, row in zip(self.losses, scores)]
+        found = [loss.probability(row, multiclass=several) for loss, row in zip(self.weighted_losses, scores)]
         return torch.stack(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the weights as one safetensors file, which appears whole or not at all."""
-        described = {"losses": [str(loss) for loss in self.losses], "seeds": list(self.seeds)}
-        write_tensors(
-            Path(path), dict(self.net.state_dict()), metadata={"raresight.replicas": json.dumps(described)}
-        )
+        """Write the weights as one safetensors file, which appears whole or not at all.
+
+        Folders on the way to it are made.
+        """
+        place = Path(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(place, dict(self.net.state_dict()), metadata=self.metadata())
 
     def load_weights(self, path: str | os.PathLike[str]) -> Self:
         """Take over the weights of a file that `save` wrote, or of the folder of a training; returns itself.
 
-        Losses, seeds and shapes must be those of these replicas.
+        Net, losses and seeds must be those of these replicas; the class weights are taken over, too. Losses
+        are compared by their texts, and so those made of a function by their names.
         """
         place = Path(path)
         file = current_state(place) if place.is_dir() else place
-        text = tensor_metadata(file).get("raresight.replicas")
+        text = tensor_metadata(file).get(_METADATA)
         if text is None:
             raise ValueError(f"{file} does not hold the weights of replicas")
         described = json.loads(text)
-        mine = {"losses": [str(loss) for loss in self.losses], "seeds": list(self.seeds)}
-        for name, value in mine.items():
-            if described[name] != value:
-                raise ValueError(
-                    f"{file} holds replicas with the {name} {described[name]}, but these have {value}"
-                )
+        class_weights = described.pop("class_weights", None)
+        different = differences(described, self.description())
+        if different:
+            raise ValueError(f"{file} holds other replicas: {'; '.join(different)}")
         tensors = read_tensors(file)
         state = self.net.state_dict()
         for name, stack in state.items():
@@ -173,6 +232,7 @@ class Replicas:
         with torch.no_grad():
             for name, stack in state.items():
                 stack.copy_(tensors[name])
+        self.class_weights = class_weights
         return self
 
     def _outputs_of(
@@ -195,20 +255,45 @@ class Replicas:
 
     def _parts(self, x: ArrayLike | Tensor | RowSource) -> Iterator[Tensor]:
         """Rows on the device, as many at a time as memory allows."""
+        part: Callable[[slice], Tensor]
         if isinstance(x, RowSource):
-            source, row_numbers = x, x.row_numbers
+            source, rows, row_numbers = x, len(x), x.row_numbers
             if source.labels.device != self.device:
                 source = source.to(self.device, self.dtype)
-            part: Callable[[slice], Tensor] = source.part
+            part = source.part
         else:
-            rows = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x))
-            if rows.dim() < 2 or not len(rows):
+            values = x if isinstance(x, Tensor) else as_array(x, "x")
+            if values.ndim < 2 or not len(values):
                 raise ValueError(
-                    f"x must hold at least one row, with rows first, but has shape {tuple(rows.shape)}"
+                    f"x must hold at least one row, with rows first, but has shape {tuple(values.shape)}"
                 )
-            row_numbers = rows[0].numel()
-            part = rows.__getitem__
-        count = max(1, _NUMBERS_AT_ONCE // (row_numbers * len(self) * self.net.members))
-        for start in range(0, len(x) if isinstance(x, RowSource) else len(rows), count):
-            chunk: Any = part(slice(start, start + count))
-            yield chunk.to(self.device, self.dtype)
+            rows, row_numbers = len(values), math.prod(values.shape[1:])
+
+            # A copy: a NumPy array may be one that cannot be written to, of which torch warns.
+            def part(chosen: slice) -> Tensor:
+                return values[chosen] if isinstance(values, Tensor) else torch.tensor(values[chosen])
+
+        count = max(1, _NUMBERS_AT_ONCE // (self.net.numbers_per_row(row_numbers) * len(self)))
+        for start in range(0, rows, count):
+            yield part(slice(start, start + count)).to(self.device, self.dtype)
+
+
+def _check_builder(net: Any) -> None:
+    if isinstance(net, torch.nn.Module) or not callable(net):
+        kind = "a net that is built already, of type" if isinstance(net, torch.nn.Module) else "of type"
+        raise TypeError(
+            "net must be what builds a stack, called as net(replicas=K, seeds=seeds), such as "
+            f"partial(MLP, 30), but is {kind} {type(net).__name__}"
+        )
+
+
+def _as_losses(losses: Any) -> tuple[Loss, ...]:
+    """Losses given as objects or texts."""
+    if isinstance(losses, (str, Loss)) or not isinstance(losses, Iterable):
+        raise TypeError(
+            f"losses must be a sequence with one loss a replica, but is {losses!r}: put one loss in a list"
+        )
+    found = tuple(parse(loss) if isinstance(loss, str) else loss for loss in losses)
+    if not found:
+        raise ValueError("losses must be a sequence with one loss a replica, but is empty")
+    return found

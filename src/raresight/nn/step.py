@@ -5,6 +5,7 @@ Nothing in a step asks for a value, so that on a GPU it is recorded once as a CU
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from .schedule import class_weights, deferred_replicas, learning_rates
 __all__ = ["REASONS", "TrainingStep", "record_graph"]
 
 # Why a replica was frozen, by the number that the device keeps.
-REASONS = ("", "loss", "gradient")
+REASONS = ("", "loss", "gradient", "running statistics")
 
 _WARM_UP = 3
 
@@ -28,8 +29,9 @@ _WARM_UP = 3
 class TrainingStep:
     """The state of a training and the step that changes it.
 
-    A replica whose loss or gradient norm is not finite is frozen on the spot: its weights, the optimiser's
-    memory of it and its batch-norm statistics stay those of before the step, and no later step moves them.
+    A replica whose loss, gradient norm or batch-norm statistics are not finite is frozen on the spot: its
+    weights, the optimiser's memory of it and its statistics stay those of before the step, and no later step
+    moves them.
 
     Attributes:
         steps: Steps of an epoch.
@@ -37,8 +39,8 @@ class TrainingStep:
         frozen: (K,), bool.
         frozen_at: (K,), the step of all steps (from 0) at which a replica was frozen, or -1.
         reason: (K,), why: a position in `REASONS`.
-        norms: (steps, K), the gradient norms of the epoch, before they are clipped; NaN once a replica is
-            frozen.
+        norms: (steps, K), float64, the gradient norms of the epoch, before they are clipped; NaN once a
+            replica is frozen.
         losses: (steps, K), the mean losses of the batches, likewise.
     """
 
@@ -46,6 +48,12 @@ class TrainingStep:
         self, replicas: Replicas, source: RowSource, recipe: Recipe, class_counts: Sequence[int]
     ) -> None:
         net, count = replicas.net, len(replicas)
+        fixed = [name for name, parameter in net.named_parameters() if not parameter.requires_grad]
+        if fixed:
+            raise ValueError(
+                f"all weights of a stack are trained, but {', '.join(fixed)} has requires_grad=False: "
+                "call net.requires_grad_(True) first"
+            )
         self._net, self._table, self._source, self._recipe = net, replicas.table, source, recipe
         self._forward: Callable[[Tensor], Tensor] = net.training_scores
         if recipe.compiled:
@@ -69,7 +77,9 @@ class TrainingStep:
         self._done = torch.zeros((), dtype=torch.int64, **place)
         self._rates = torch.zeros(self.steps, count, dtype=self._dtype, **place)
         limits = recipe.clips_of(count)
-        self._limits = None if limits is None else torch.tensor(limits, dtype=self._dtype, **place)
+        self._limits = None if limits is None else torch.tensor(limits, dtype=torch.float64, **place)
+        keeps_squares = recipe.optimiser == "adamw"
+        self._largest_norm = math.sqrt(torch.finfo(self._dtype).max) if keeps_squares else math.inf
         self._class_counts = tuple(class_counts)
         self._deferred = deferred_replicas(recipe, replicas.losses)
         self._weights: Tensor | None = None
@@ -81,9 +91,9 @@ class TrainingStep:
         self.frozen = torch.zeros(count, dtype=torch.bool, **place)
         self.frozen_at = torch.full((count,), -1, dtype=torch.int64, **place)
         self.reason = torch.zeros(count, dtype=torch.int64, **place)
-        self.norms = torch.zeros(self.steps, count, dtype=self._dtype, **place)
+        # In float64: in float32 the square of a gradient of 1e20 is infinite.
+        self.norms = torch.zeros(self.steps, count, dtype=torch.float64, **place)
         self.losses = torch.zeros(self.steps, count, dtype=self._dtype, **place)
-        self._nan = torch.full((count,), torch.nan, dtype=self._dtype, **place)
         self._replay: Callable[[], None] | None = None
 
     def run_epoch(self, epoch: int) -> None:
@@ -95,6 +105,21 @@ class TrainingStep:
         step = self._replay or self._step
         for _ in range(self.steps):
             step()
+
+    def class_weights(self, epoch: int) -> Tensor | None:
+        """The class weights (K, classes) of each replica's last step, once `epoch` (from 0) is done.
+
+        A replica that is frozen has those of the step that moved it last, and one where none did. None where
+        no replica is reweighted at all.
+        """
+        if not any(self._deferred):
+            return None
+        weights = class_weights(self._recipe, self._deferred, self._class_counts, epoch)
+        for k, at in enumerate(self.frozen_at.tolist()):
+            if at >= 0:
+                moved = (at - 1) // self.steps
+                weights[k] = class_weights(self._recipe, self._deferred, self._class_counts, moved)[k]
+        return weights
 
     def _draws(self, epoch: int) -> Any:
         return draw_epoch(self._source, self._seeds, epoch, self._recipe.batch, augment=self._recipe.augment)
@@ -139,23 +164,27 @@ class TrainingStep:
         return x.index_select(0, self._owner), labels.index_select(0, self._owner)
 
     def _update(self, losses: Tensor, gradient: Tensor, before: Tensor | None) -> None:
-        norms = torch.linalg.vector_norm(gradient, dim=1)
-        bad_loss = ~torch.isfinite(losses)
-        fails = (bad_loss | ~torch.isfinite(norms)) & ~self.frozen
-        self.norms.index_copy_(0, self._position, torch.where(self.frozen, self._nan, norms)[None])
-        self.losses.index_copy_(0, self._position, torch.where(self.frozen, self._nan, losses)[None])
+        norms = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float64)
+        statistics = None if self._statistics is None else self._statistics.gather()
+        self.norms.index_copy_(0, self._position, norms.masked_fill(self.frozen, torch.nan)[None])
+        self.losses.index_copy_(0, self._position, losses.masked_fill(self.frozen, torch.nan)[None])
+        clipped = norms if self._limits is None else torch.minimum(norms, self._limits)
+        # The optimiser keeps squares of what it gets: an infinite one would stop the replica unnoticed.
+        usable = norms.masked_fill(clipped > self._largest_norm, torch.inf)
+        found = _why_it_fails(losses, usable, statistics).masked_fill(self.frozen, 0)
+        fails = found > 0
         self.frozen_at.copy_(torch.where(fails, self._done, self.frozen_at))
-        self.reason.copy_(torch.where(fails, 2 - bad_loss.to(torch.int64), self.reason))
+        self.reason.copy_(torch.where(fails, found, self.reason))
         self.frozen.logical_or_(fails)
         alive = ~self.frozen
         if self._limits is not None:
-            gradient.mul_(clip_factors(norms, self._limits).unsqueeze(1))
+            gradient.mul_(clip_factors(norms, self._limits).to(gradient.dtype).unsqueeze(1))
         rate = self._rates.index_select(0, self._position).squeeze(0)
         self._done.add_(1)
         self._position.add_(1)
         self.optimiser.step(gradient, rate, alive, self._done)
-        if self._statistics is not None and before is not None:
-            self._statistics.write(torch.where(alive.unsqueeze(1), self._statistics.gather(), before))
+        if self._statistics is not None and statistics is not None and before is not None:
+            self._statistics.write(torch.where(alive.unsqueeze(1), statistics, before))
 
     def _state(self) -> list[Tensor]:
         """Everything that a step changes."""
@@ -166,6 +195,15 @@ class TrainingStep:
             *self.optimiser.slots.values(),
             *(self._position, self._done, self.frozen, self.frozen_at, self.reason, self.norms, self.losses),
         ]
+
+
+def _why_it_fails(losses: Tensor, norms: Tensor, statistics: Tensor | None) -> Tensor:
+    """(K,): a position in `REASONS`, 0 for a replica whose loss, norm and statistics are finite."""
+    found = torch.zeros_like(losses, dtype=torch.int64)
+    if statistics is not None:
+        found.masked_fill_(~torch.isfinite(statistics).all(1), REASONS.index("running statistics"))
+    found.masked_fill_(~torch.isfinite(norms), REASONS.index("gradient"))
+    return found.masked_fill_(~torch.isfinite(losses), REASONS.index("loss"))
 
 
 def record_graph(

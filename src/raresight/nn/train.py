@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..losses import Loss, parse
 from .batches import RowSource, as_source
 from .checkpoint import Checkpoint, TrainingFolder, held_folder
 from .evaluation import check_evaluation, default_metric, evaluate_replicas
 from .journal import Journal
 from .progress import Listener, Moment, shown
-from .recipe import Recipe
+from .recipe import Recipe, ScheduleWarning
 from .replicas import Replicas
-from .schedule import learning_rates
+from .schedule import deferred_replicas, learning_rates
 from .step import REASONS, TrainingStep
 from .training import Row, Training
 
@@ -52,9 +53,10 @@ def train(
     sum of K mean losses, of which each depends on the weights of one replica only. A seed gives the same
     weights every time on the same device. On a GPU the step is recorded once as a CUDA graph and replayed.
 
-    A replica whose loss or gradient is not finite is frozen with the weights it had before that step, and
-    reported; the others do not notice. What is random in a net, such as dropout, must follow from its
-    buffers, so that a training that resumes repeats it.
+    A replica whose loss, gradient or running statistics are not finite is frozen with the weights it had
+    before that step, and reported; the others do not notice. Those weights may be poor already: a training
+    that diverges goes wrong some steps before its numbers end. What is random in a net, such as dropout, must
+    follow from its buffers, so that a training that resumes repeats it.
 
     Args:
         replicas: What is trained, in place. It is moved to the device and to the recipe's precision.
@@ -65,7 +67,8 @@ def train(
             the metrics of that epoch are optimistic; see `Training.best`.
         folder: Where checkpoints and the journal of results are kept; None for none. If it holds this very
             training (same net, losses, seeds, recipe and data) the weights there replace those of `replicas`
-            and training goes on from them; a folder with another training is refused.
+            and training goes on from them; a folder with another training is refused. Losses made of a
+            function cannot be told apart on the disk and need to be trained without a folder.
         resume: With False a folder that holds a training is refused.
         checkpoint_every: Epochs between checkpoints; the last epoch always has one.
         device: Where; by default where the replicas are.
@@ -73,6 +76,9 @@ def train(
 
     Returns:
         The history, with the metrics of the best and of the last epoch.
+
+    Warns:
+        ScheduleWarning: The training ends before the warm-up does, or before deferred reweighting begins.
 
     Example:
         >>> from functools import partial
@@ -86,16 +92,21 @@ def train(
         >>> [row["epoch"] for row in result.last], result.best[0]["roc_auc"] > 0.8
         ([5, 5], True)
     """
-    if checkpoint_every < 1:
-        raise ValueError(f"checkpoint_every must be at least 1, but is {checkpoint_every}")
+    _check_arguments(replicas, recipe, checkpoint_every)
     rows = as_source(data, "data")
     judged = None if evaluation is None else as_source(evaluation, "evaluation")
     outputs = replicas.net.outputs
     class_counts = rows.class_counts(outputs)
+    _check_fit(replicas, rows, "data")
     best_by = None
     if judged is not None:
         check_evaluation(judged, outputs)
+        _check_fit(replicas, judged, "evaluation")
         best_by = default_metric(recipe, outputs)
+    if folder is not None:
+        _check_written(replicas.losses)
+    for text in _unreached(recipe, replicas.losses):
+        warnings.warn(text, ScheduleWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
         place = None
         if folder is not None:
@@ -150,9 +161,15 @@ class _Run:
         self._history: list[Row] = [] if self._journal is None else self._journal.rows
         self._reports = self._frozen_reports()
         self._newest: list[Row] = []
+        self._is_new = checkpoint.tensors is None
+        if self._epoch:
+            self._note_class_weights()
 
     def go(self, listener: Listener, checkpoint_every: int) -> None:
         """Train to the end, or until every replica is frozen."""
+        if self._is_new:
+            # The weights of before the first step: who resumes may bring others, such as half-trained ones.
+            self._save()
         here, first = 0.0, self._epoch
         while not self._is_done():
             begun = time.monotonic()
@@ -179,6 +196,7 @@ class _Run:
         """One epoch, its evaluation and its rows; returns what there is to tell."""
         self._step.run_epoch(self._epoch)
         self._epoch += 1
+        self._note_class_weights()
         reports = self._frozen_reports()
         news = [text for k, text in reports.items() if k not in self._reports]
         self._reports = reports
@@ -193,6 +211,10 @@ class _Run:
         if self._journal is not None:
             self._journal.append(rows)
         return news
+
+    def _note_class_weights(self) -> None:
+        """Tell the replicas under which class weights they were trained last: their links undo them."""
+        self._replicas.class_weights = self._step.class_weights(self._epoch - 1)
 
     def _rows(self, metrics: Sequence[Mapping[str, float]], seconds: float) -> list[Row]:
         norms, losses = self._step.norms.cpu().double().numpy(), self._step.losses.cpu().double().numpy()
@@ -254,13 +276,9 @@ class _Run:
         if self._place is None or self._journal is None:
             return
         own = {f"{_OURS}{name}": tensor for name, tensor in self._own_tensors().items()}
-        described = {
-            "losses": [str(loss) for loss in self._replicas.losses],
-            "seeds": list(self._replicas.seeds),
-        }
         tensors = {**self._replicas.net.state_dict(), **own}
         checkpoint = Checkpoint(self._epoch, tensors, self._journal.sync(), self._seconds)
-        self._place.save(checkpoint, {"raresight.replicas": json.dumps(described)})
+        self._place.save(checkpoint, self._replicas.metadata())
 
     def _restore(self, tensors: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
@@ -269,6 +287,63 @@ class _Run:
             for name, tensor in self._own_tensors().items():
                 tensor.copy_(tensors[f"{_OURS}{name}"])
         self._step.optimiser.reread()
+
+
+def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any) -> None:
+    if not isinstance(replicas, Replicas):
+        raise TypeError(
+            "train needs Replicas, such as Replicas(partial(MLP, 30), losses), but got a "
+            f"{type(replicas).__name__}"
+        )
+    if not isinstance(recipe, Recipe):
+        raise TypeError(
+            f"recipe must be a Recipe, such as Recipe.tables(epochs=30), but is a {type(recipe).__name__}"
+        )
+    if not isinstance(checkpoint_every, int) or checkpoint_every < 1:
+        raise ValueError(
+            f"checkpoint_every must be a whole number of at least 1, but is {checkpoint_every!r}"
+        )
+
+
+def _check_fit(replicas: Replicas, rows: RowSource, name: str) -> None:
+    """An error where the net does not take such rows, before anything is trained."""
+    try:
+        replicas.scores(rows.part(slice(0, 1)))
+    except ValueError as error:
+        raise ValueError(f"the rows of {name} do not fit the net: {error}") from None
+
+
+def _check_written(losses: Sequence[Loss]) -> None:
+    """An error where a loss cannot be known again by its text, as a training that resumes must know it."""
+    for loss in losses:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what is to be said was said when the loss was built
+                is_same = parse(str(loss)) == loss
+        except (TypeError, ValueError):
+            is_same = False
+        if not is_same:
+            raise ValueError(
+                f"the loss {loss} cannot be written down, as one made of a function, so that a folder could "
+                "not tell it from another: train without a folder"
+            )
+
+
+def _unreached(recipe: Recipe, losses: Sequence[Loss]) -> list[str]:
+    """What the recipe plans for after the end of the training, in words."""
+    found = []
+    if recipe.warmup_epochs > recipe.epochs:
+        found.append(
+            f"the learning rate never reaches lr: the warm-up takes {recipe.warmup_epochs:g} epochs, but "
+            f"there are {recipe.epochs}: lower warmup_epochs"
+        )
+    late = recipe.drw_epoch
+    if late is not None and late >= recipe.epochs and any(deferred_replicas(recipe, losses)):
+        found.append(
+            f"deferred reweighting never begins: drw_epoch is {late}, but there are {recipe.epochs} epochs: "
+            "lower drw_epoch, or let it be None for none"
+        )
+    return found
 
 
 def _start_at_prior(replicas: Replicas, class_counts: Sequence[int]) -> None:
@@ -285,15 +360,11 @@ def _identity(
     replicas: Replicas, rows: RowSource, judged: RowSource | None, recipe: Recipe
 ) -> dict[str, Any]:
     """What decides the weights and the results, in plain values."""
+    described = replicas.description()
+    stacks = {name: list(stack.shape) for name, stack in replicas.net.state_dict().items()}
     return {
-        "net": {
-            "kind": type(replicas.net).__name__,
-            "options": replicas.net.options(),
-            "cosine": list(replicas.net.cosine),
-            "stacks": {name: list(stack.shape) for name, stack in replicas.net.state_dict().items()},
-        },
-        "losses": [str(loss) for loss in replicas.losses],
-        "seeds": list(replicas.seeds),
+        **described,
+        "net": {**described["net"], "stacks": stacks},
         "recipe": recipe.to_dict(),
         "data": rows.fingerprint(),
         "evaluation": None if judged is None else judged.fingerprint(),

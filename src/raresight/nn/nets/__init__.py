@@ -7,7 +7,16 @@ all replicas; scores are (K, N), or (K, N, classes). A net alone is a net with `
 from .layers import ReplicaNet
 from .mlp import MLP
 from .resnet import ResNet, resnet_cifar
-from .tabm import TabM
+from .tabm import TabM, mean_probability
 from .tabnet import TabNet, TabNetDetails
 
-__all__ = ["MLP", "ReplicaNet", "ResNet", "TabM", "TabNet", "TabNetDetails", "resnet_cifar"]
+__all__ = [
+    "MLP",
+    "ReplicaNet",
+    "ResNet",
+    "TabM",
+    "TabNet",
+    "TabNetDetails",
+    "mean_probability",
+    "resnet_cifar",
+]

@@ -6,15 +6,58 @@ Nothing in a layer mixes replicas, forward or backward: if one becomes NaN the o
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["BatchNorm", "Conv3x3", "GhostBatchNorm", "ImageBatchNorm", "Linear", "ReplicaLayer", "ReplicaNet"]
+__all__ = [
+    "BatchNorm",
+    "Conv3x3",
+    "GhostBatchNorm",
+    "ImageBatchNorm",
+    "Linear",
+    "ReplicaLayer",
+    "ReplicaNet",
+    "checked_seeds",
+    "whole_number",
+]
+
+# Seeds that torch's generators take.
+_SEEDS = 2**64
+
+
+def whole_number(name: str, value: Any, *, least: int = 1) -> int:
+    """A whole number as Python's own, also where it is one of NumPy."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, but is {value!r}")
+    return number
+
+
+def checked_seeds(seeds: Any) -> tuple[int, ...]:
+    """Seeds as Python's whole numbers, if they are such and in range."""
+    if not isinstance(seeds, Iterable):
+        raise TypeError(f"seeds must be a sequence of whole numbers, one a replica, but is {seeds!r}")
+    found = []
+    for seed in seeds:
+        try:
+            number = operator.index(seed)
+        except TypeError:
+            number = None
+        if number is None or isinstance(seed, bool):
+            raise TypeError(f"seeds must be whole numbers, but one is {seed!r}")
+        if not 0 <= number < _SEEDS:
+            raise ValueError(f"seeds must be at least 0 and below 2**64, but one is {number}")
+        found.append(number)
+    return tuple(found)
 
 
 class ReplicaLayer(nn.Module, ABC):
@@ -52,7 +95,7 @@ class ReplicaNet(nn.Module, ABC):
                 f"a net needs at least 1 replica and 1 output, but got replicas={replicas}, outputs={outputs}"
             )
         self.replicas, self.outputs = replicas, outputs
-        self.seeds = tuple(range(replicas)) if seeds is None else tuple(seeds)
+        self.seeds = tuple(range(replicas)) if seeds is None else checked_seeds(seeds)
         if len(self.seeds) != replicas:
             raise ValueError(f"{len(self.seeds)} seeds were given for {replicas} replicas: give one for each")
         self.cosine = (cosine,) * replicas if isinstance(cosine, bool) else tuple(map(bool, cosine))
@@ -111,6 +154,15 @@ class ReplicaNet(nn.Module, ABC):
         shape = (len(plain), *(1,) * (bias.dim() - 2), self.outputs)
         with torch.no_grad():
             bias[plain] = scores[plain].to(bias).view(shape).expand(len(plain), *bias.shape[1:])
+
+    def numbers_per_row(self, row_numbers: int) -> int:
+        """How many numbers a row of so many has in the widest layer of one replica, for all its members.
+
+        It decides how many rows pass through at once where they are not trained on. Here the widest weight
+        counts; a layer that keeps places, such as a convolution, has more.
+        """
+        widths = [stack.shape[1] for stack in self.parameters() if stack.dim() > 1]
+        return self.members * max([row_numbers, *widths])
 
     @abstractmethod
     def options(self) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .heads import make_head
-from .layers import BatchNorm, Linear, ReplicaNet
+from .layers import BatchNorm, Linear, ReplicaNet, whole_number
 
 __all__ = ["MLP"]
 
@@ -44,9 +44,13 @@ class MLP(ReplicaNet):
         cosine: Sequence[bool] | bool = False,
     ) -> None:
         super().__init__(replicas, seeds, outputs, cosine)
-        self.features, self.hidden, self.batch_norm = features, tuple(hidden), batch_norm
+        if not isinstance(hidden, Iterable):
+            raise TypeError(f"hidden must be a sequence of widths such as (256, 256), but is {hidden!r}")
+        self.features = whole_number("features", features)
+        self.hidden = tuple(whole_number("a width in hidden", width) for width in hidden)
+        self.batch_norm = bool(batch_norm)
         self.layers, self.norms = nn.ModuleList(), nn.ModuleList()
-        width = features
+        width = self.features
         for wider in self.hidden:
             self.layers.append(Linear(replicas, width, wider, bias=not batch_norm))
             self.norms.append(BatchNorm(replicas, wider) if batch_norm else nn.Identity())

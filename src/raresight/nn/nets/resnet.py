@@ -111,6 +111,10 @@ class ResNet(ReplicaNet):
             yield block.first, block.first_norm
             yield block.second, block.second_norm
 
+    def numbers_per_row(self, row_numbers: int) -> int:
+        """Those of the first stage, the widest."""
+        return max(row_numbers, self.width * row_numbers // self.channels)
+
     def options(self) -> dict[str, Any]:
         return {"blocks": len(self.blocks) // 3, "width": self.width, "channels": self.channels}
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ...losses import Loss
 from .heads import MemberHead
-from .layers import ReplicaLayer, ReplicaNet
+from .layers import ReplicaLayer, ReplicaNet, whole_number
 
 __all__ = ["TabM", "mean_probability"]
 
@@ -115,11 +115,9 @@ class TabM(ReplicaNet):
         super().__init__(replicas, seeds, outputs, cosine)
         if blocks is None:
             blocks = 3 if embedding is None else 2
-        if min(features, members, blocks, width) < 1:
-            raise ValueError(
-                "TabM needs at least 1 feature, member, block and number in a layer, but got "
-                f"features={features}, members={members}, blocks={blocks}, width={width}"
-            )
+        features, members = whole_number("features", features), whole_number("members", members)
+        blocks, width = whole_number("blocks", blocks), whole_number("width", width)
+        embedding_width = whole_number("embedding_width", embedding_width)
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, but is {dropout}")
         self.features, self.members = features, members
@@ -152,6 +150,10 @@ class TabM(ReplicaNet):
 
     def training_scores(self, x: Tensor) -> Tensor:
         return self.member_scores(x).flatten(1, 2)
+
+    def numbers_per_row(self, row_numbers: int) -> int:
+        embedded = 1 if self._options["embedding"] is None else int(self._options["embedding_width"])
+        return self.members * max(row_numbers * embedded, int(self._options["width"]), self.outputs)
 
     def options(self) -> dict[str, Any]:
         return dict(self._options)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .heads import make_head
-from .layers import BatchNorm, GhostBatchNorm, Linear, ReplicaNet
+from .layers import BatchNorm, GhostBatchNorm, Linear, ReplicaNet, whole_number
 
 __all__ = ["TabNet", "TabNetDetails", "sparsemax"]
 
@@ -84,6 +84,9 @@ class TabNet(ReplicaNet):
         cosine: Sequence[bool] | bool = False,
     ) -> None:
         super().__init__(replicas, seeds, outputs, cosine)
+        features = whole_number("features", features)
+        decision_width = whole_number("decision_width", decision_width)
+        attention_width = whole_number("attention_width", attention_width)
         if steps < 1 or shared < 0 or independent < 0 or shared + independent < 1:
             raise ValueError(
                 "TabNet needs at least 1 step and 1 gated layer, "

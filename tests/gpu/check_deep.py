@@ -1,0 +1,68 @@
+"""`DeepClassifier` on a GPU: the same twice, as on the CPU, with weights. Needs scikit-learn and SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(4000, 5))
+Y = (RANDOM.random(4000) < 1 / (1 + np.exp(9 - 2 * (X[:, 0] ** 2 + X[:, 1] ** 2)))).astype(int)
+WEIGHTS = RANDOM.exponential(size=4000)
+NETS = {
+    "mlp": {"width": 32, "learning_rate": 0.01},
+    "tabm": {"width": 16, "members": 4, "learning_rate": 0.01},
+    "tabnet": {"learning_rate": 0.02},
+}
+
+
+def fitted(net, device="cuda", weights=None, **options):
+    from raresight.deep import DeepClassifier
+
+    chosen = {**NETS[net], "max_epochs": 10, "max_fpr": 0.1, "random_state": 0, **options}
+    return DeepClassifier(["crossentropy", "tbl"], net=net, n_seeds=2, device=device, **chosen).fit(
+        X, Y, weights
+    )
+
+
+def check_the_same_twice():
+    for net in NETS:
+        one, other = fitted(net), fitted(net)
+        assert np.array_equal(one.decision_function(X), other.decision_function(X)), net
+
+
+def check_as_good_as_on_the_cpu():
+    from raresight.metrics import roc_auc
+
+    for net in NETS:
+        for weights in (None, WEIGHTS):
+            areas = [
+                roc_auc(Y, fitted(net, device, weights).decision_function(X)) for device in ("cuda", "cpu")
+            ]
+            assert min(areas) > 0.85, (net, areas)
+            assert abs(areas[0] - areas[1]) < 0.03, (net, areas)
+
+
+def check_a_model_of_the_gpu_predicts_the_same_on_the_cpu():
+    for net in NETS:
+        model = fitted(net)
+        here = model.decision_function(X)
+        there = model.set_params(device="cpu").decision_function(X)
+        assert np.abs(here - there).max() < 1e-5, net
+
+
+def check_the_graph_of_a_weighted_step_is_the_step():
+    """In float64, where both devices agree to rounding: one epoch more than the recording."""
+    from functools import partial
+
+    import torch
+
+    from raresight.deep.loop import train_nets
+    from raresight.nn import Recipe, Replicas
+    from raresight.nn.nets import MLP
+
+    stacks = []
+    for device in ("cuda", "cpu"):
+        replicas = Replicas(partial(MLP, 5, hidden=(16,)), ["crossentropy", "tbl"]).to(device, torch.float64)
+        train_nets(replicas, X.astype(np.float32), Y, WEIGHTS, Recipe.tables(epochs=2, batch=500))
+        stacks.append(torch.cat([weight.detach().cpu().flatten() for weight in replicas.net.parameters()]))
+    assert (stacks[0] - stacks[1]).abs().max() < 1e-9
