@@ -61,7 +61,7 @@ def fit(
         str | None, typer.Option(help="Column of groups: none is on both sides of a split.")
     ] = None,
     families: Annotated[
-        str | None, typer.Option(help="Of linear,lightgbm,xgboost; left out, those installed.")
+        str | None, typer.Option(help="Of linear,lightgbm,xgboost,deep; left out, those installed but deep.")
     ] = None,
     losses: Annotated[
         str | None, typer.Option(help="Losses such as 'tbl,focal(gamma=2)'; left out, seven of them.")
@@ -225,12 +225,19 @@ def paper(
     name: Annotated[
         str,
         typer.Argument(
-            help="table1, figure1, figure2, figure3, theorem2, influence; all for these; fraud with --data."
+            help="table1, figure1, figure2, figure3, theorem2, influence; all for these; with --data fraud, "
+            "and with nets table2, table4, ablation-c, minority, brier."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
-    data: Annotated[Path | None, typer.Option(help="fraud: the table, creditcard.csv or Parquet.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="fraud: the table, creditcard.csv or Parquet; nets: the folder of the image set. Left out, "
+            "nets are not trained and the results at hand are shown."
+        ),
+    ] = None,
     families: Annotated[
         str | None, typer.Option(help="fraud: families, such as linear,xgboost,lightgbm.")
     ] = None,
@@ -239,15 +246,55 @@ def paper(
     repeats: Annotated[
         int | None, typer.Option(help="fraud: how often the stratified folds are drawn; left out, 3.")
     ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="nets: cifar10, cifar100 or tinyimagenet; left out, cifar10.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="nets: short, medium or full length; left out, short.")
+    ] = None,
+    rho: Annotated[
+        str | None, typer.Option(help="nets: train only these imbalances, such as 0.01,0.05.")
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="nets: stop training before so many have passed; called again, go on."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="nets: such as cuda or cpu; left out, a GPU if there is one.")
+    ] = None,
+    stack: Annotated[int | None, typer.Option(help="nets: the most that are trained as one.")] = None,
+    results_only: Annotated[
+        bool, typer.Option("--results-only", help="nets: train nothing, show the results at hand.")
+    ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="nets: only print how many are trained and how long it takes.")
+    ] = False,
 ) -> None:
     """Write a table or figure of the paper: its numbers, and a picture of them."""
-    from .paper import NAMES, reproduce
+    from .paper import DEEP_NAMES, NAMES, reproduce
 
+    if plan:
+        if name not in DEEP_NAMES:
+            raise ValueError(f"only {', '.join(DEEP_NAMES)} have a plan, not {name}")
+        from .paper.deep.plan import STACK, plan_text
+        from .paper.deep.settings import Setup, size_of
+
+        setup = Setup(dataset or "cifar10", size_of(size or "short"))
+        typer.echo(plan_text([DEEP_NAMES[name]], setup, stack or STACK))
+        return
     options: dict[str, object] = {"data": data} if data is not None else {}
+    for option, text in (("dataset", dataset), ("size", size), ("device", device)):
+        if text is not None:
+            options[option] = text
+    if rho is not None:
+        options["rhos"] = [float(item) for item in rho.split(",")]
+    if results_only:
+        options["results_only"] = True
     for option, given in (("families", families), ("methods", methods)):
         if given is not None:
             options[option] = [item.strip() for item in given.split(",")]
-    for option, number in (("jobs", jobs), ("repeats", repeats)):
+    numbers = (("jobs", jobs), ("repeats", repeats), ("minutes", minutes), ("stack", stack))
+    for option, number in numbers:
         if number is not None:
             options[option] = number
     for part in NAMES if name == "all" else (name,):

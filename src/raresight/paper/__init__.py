@@ -10,10 +10,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NAMES", "reproduce"]
+__all__ = ["DEEP_NAMES", "NAMES", "reproduce"]
 
 NAMES = ("table1", "figure1", "figure2", "figure3", "theorem2", "influence")
-NAMES_WITH_DATA = ("fraud",)  # these need a file that the user brings
+# Those with nets, each with the experiment of `raresight.paper.deep` that trains for it.
+DEEP_NAMES = {
+    "table2": "table2",
+    "table4": "table4",
+    "ablation-c": "ablation-c",
+    "minority": "deer-horse",
+    "brier": "deer-horse",
+}
+NAMES_WITH_DATA = ("fraud", *DEEP_NAMES)  # these need files that the user brings
+_FRAUD_OPTIONS = ("families", "methods", "jobs", "repeats")
+_DEEP_OPTIONS = (
+    *("dataset", "size", "minutes", "device", "stack", "rhos", "results_only"),
+    *("depth", "width", "complete", "checkpoints"),
+)
 
 
 def reproduce(
@@ -25,14 +38,19 @@ def reproduce(
 ) -> list[Path]:
     """Write one table or figure of the paper under `out`; `tell` hears how far it is.
 
-    Options are those of the part: `data`, `families`, `methods`, `jobs` and `repeats` of `fraud`.
+    Options are those of the part: `data`, `families`, `methods`, `jobs` and `repeats` of `fraud`; `data`,
+    `dataset`, `size`, `minutes`, `device`, `stack`, `rhos` and `results_only` of those with nets.
     """
     if name not in (*NAMES, *NAMES_WITH_DATA):
         known = ", ".join((*NAMES, *NAMES_WITH_DATA))
         raise ValueError(f"unknown part of the paper {name!r}; known are {known}")
     if options and name not in NAMES_WITH_DATA:
         raise ValueError(f"{name} takes no {', '.join(options)}: it needs no data")
+    ours = ("data", *(_DEEP_OPTIONS if name in DEEP_NAMES else _FRAUD_OPTIONS))
+    strange = [option for option in options if option not in ours]
+    if strange:
+        raise ValueError(f"{name} takes no {', '.join(strange)}; its options are {', '.join(ours)}")
     out.mkdir(parents=True, exist_ok=True)
-    run = import_module(f".{name}", __package__).run
+    run = import_module(f".{name.replace('-', '_')}", __package__).run
     paths: list[Path] = run(out, seed, tell, **options)
     return paths

@@ -1,0 +1,60 @@
+"""The paper's Appendix D: the Brier score, deer among horses.
+
+The paper does not say which probability it scores. Here are two: sigmoid of the raw score, and the calibrated
+probability by the link of the loss with the prior corrected to the balanced test set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .deep.claims import beats_every_rival
+from .deep.printed import BRIER
+from .deep.report import Column, Report, write_report
+from .deep.results import Result
+
+__all__ = ["REPORT", "run"]
+
+
+def claims(final: Sequence[Result], paper: Sequence[Result]) -> list[str]:
+    return [
+        *beats_every_rival(final, "brier_linked", "Brier score after the link"),
+        *beats_every_rival(paper, "brier", "Brier score of sigmoid(z), best epoch on the test set", "test"),
+    ]
+
+
+REPORT = Report(
+    name="brier",
+    title="Brier score: deer among horses",
+    experiment="deer-horse",
+    columns=(
+        Column("link and prior", "brier_linked", is_compared=True),
+        Column("sigmoid(z)", "brier", is_compared=True),
+        Column("link and prior, epoch chosen on validation", "brier_linked", "validation"),
+        Column("link and prior, best epoch on the test set", "brier_linked", "test"),
+        Column("AUC", "roc_auc"),
+    ),
+    paper_columns=(
+        Column("sigmoid(z), best epoch on the test set", "brier", "test"),
+        Column("link and prior, best epoch on the test set", "brier_linked", "test"),
+        Column("sigmoid(z), last epoch", "brier"),
+        Column("link and prior, last epoch", "brier_linked"),
+    ),
+    printed=BRIER,
+    drawn="brier_linked",
+    drawn_title="Brier score after the link",
+    claims=claims,
+)
+
+
+def run(
+    out: Path, seed: int = 0, tell: Callable[[str], None] = lambda message: None, **options: Any
+) -> list[Path]:
+    """Train what is missing if `data` is given; write the table, its numbers and a figure.
+
+    Options are those of `write_report`: `data`, `dataset`, `size`, `minutes`, `device`, `stack`,
+    `results_only`.
+    """
+    return write_report(REPORT, out, seed, tell, **options)

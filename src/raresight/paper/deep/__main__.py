@@ -1,0 +1,80 @@
+"""Train the nets of the paper's experiments: numpy and torch suffice.
+
+python -m raresight.paper.deep --experiment table2 --data cifar-10-batches-bin --out results/deep --minutes 10
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .experiments import EXPERIMENTS
+from .plan import STACK, plan_text
+from .settings import DATASETS, ROLES, SIZES, Setup, size_of
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 when nothing is left to train, 3 when time ran out before."""
+    parser = argparse.ArgumentParser(
+        prog="python -m raresight.paper.deep", description=str(__doc__).splitlines()[0]
+    )
+    add = parser.add_argument
+    add("--experiment", required=True, nargs="+", choices=list(EXPERIMENTS), help="one or several, in order")
+    add("--data", type=Path, help="folder of the image set")
+    add("--out", type=Path, default=Path("results/deep"), help="folder of the journals")
+    add("--dataset", default="cifar10", choices=list(DATASETS))
+    add("--size", default="short", help=f"{', '.join(SIZES)}, or epochs of search and result such as 8,16")
+    add("--minutes", type=float, help="stop before so many have passed")
+    add("--stack", type=int, default=STACK, help="the most nets trained as one")
+    add("--device", help="such as cuda; left out, a GPU if there is one")
+    add("--role", nargs="+", default=list(ROLES), choices=list(ROLES), help="only these trainings")
+    add("--rho", nargs="+", type=float, help="only these imbalances")
+    add("--depth", type=int, help="layers of the net; left out, the paper's")
+    add("--width", type=int, default=16, help="channels of its first stage")
+    add("--checkpoints", type=Path, help="folder for stacks under way; left out, unfinished/ in --out")
+    add("--part-of-set", action="store_true", help="accept an image set that is not complete")
+    add("--plan", action="store_true", help="print how many trainings there are and how long they take")
+    chosen = parser.parse_args(arguments)
+    setup = Setup(chosen.dataset, size_of(chosen.size), chosen.depth, chosen.width)
+    if chosen.plan:
+        sys.stdout.write(f"{plan_text(chosen.experiment, setup, chosen.stack)}\n")
+        return 0
+    if chosen.data is None:
+        parser.error("--data, the folder of the image set, is needed")
+    import time
+
+    from .runs import run_experiment
+
+    begun, left = time.monotonic(), 0
+    for name in chosen.experiment:
+        minutes = None if chosen.minutes is None else chosen.minutes - (time.monotonic() - begun) / 60
+        outcome = run_experiment(
+            EXPERIMENTS[name],
+            setup,
+            chosen.data,
+            chosen.out,
+            device=chosen.device,
+            stack=chosen.stack,
+            minutes=minutes,
+            roles=chosen.role,
+            rhos=chosen.rho,
+            checkpoints=chosen.checkpoints,
+            complete=not chosen.part_of_set,
+            tell=_tell,
+        )
+        left += outcome.left
+        _tell(f"{name}: {outcome.trained} trained in {outcome.seconds:.0f} s, {outcome.left} left")
+    return 3 if left else 0
+
+
+def _tell(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

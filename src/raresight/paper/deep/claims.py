@@ -1,0 +1,82 @@
+"""What the paper says about its method, judged by paired differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .methods import REFERENCE
+from .metrics import is_better
+from .report import claim_verdict, number
+from .results import Result
+
+__all__ = ["beats_every_rival", "gain_grows", "rivals_do_not_improve"]
+
+OURS = ("TBL", "TBL+LA")
+_NAMES = {"final": "chosen settings", "paper": "paper's setting"}
+
+
+def beats_every_rival(results: Sequence[Result], metric: str, title: str, when: str = "last") -> list[str]:
+    """Of TBL and TBL+LA: the difference to the rival with the best mean, a line for each cell.
+
+    The rival is chosen by the very numbers it is compared by, which is hard on TBL; the alpha loss, which is
+    TBL with C = 0, is no rival.
+    """
+    lines = []
+    for result in results:
+        rivals = [method for method in result.records if method not in OURS and method != "alpha+LA"]
+        best = rivals[0]
+        for rival in rivals[1:]:
+            if is_better(metric, result.mean(rival, metric, when).mean, result.mean(best, metric, when).mean):
+                best = rival
+        parts = []
+        for own in OURS:
+            gap = result.difference(own, best, metric, when)
+            shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
+            parts.append(f"{own} {shown} [{low}, {high}]: {claim_verdict(gap, metric)}")
+        lines.append(
+            f"TBL has the best {title} ({_NAMES[result.role]}, {result.cell}, {result.epochs} epochs); "
+            f"against the best rival, {best}: {'; '.join(parts)}."
+        )
+    return lines
+
+
+def gain_grows(results: Sequence[Result], metric: str, title: str) -> list[str]:
+    """Whether the gain over CE+LA is larger at the smallest rho than at the largest."""
+    if len(results) < 2:
+        return []
+    rare, common = min(results, key=lambda r: r.cell.rho), max(results, key=lambda r: r.cell.rho)
+    lines = []
+    for own in OURS:
+        ends = [result.difference(own, REFERENCE, metric, "last") for result in (rare, common)]
+        change, error = ends[0].mean - ends[1].mean, math.hypot(ends[0].error, ends[1].error)
+        verdict = "cannot be told"
+        if rare.epochs != common.epochs:
+            verdict += ", the lengths differ"
+        elif abs(change) > 2 * error:
+            verdict = "held" if change > 0 else "the opposite"
+        lines.append(
+            f"{own}'s gain in {title} over {REFERENCE} grows as rho falls ({_NAMES[rare.role]}): "
+            f"{number(metric, ends[0].mean, sign=True)} at rho {rare.cell.rho:g}, "
+            f"{number(metric, ends[1].mean, sign=True)} at rho {common.cell.rho:g}, the change "
+            f"{number(metric, change, sign=True)} with a standard error of {number(metric, error)}: "
+            f"{verdict}."
+        )
+    return lines
+
+
+def rivals_do_not_improve(results: Sequence[Result], metric: str, title: str) -> list[str]:
+    """Which rivals differ from CE+LA, a line for each cell."""
+    lines = []
+    for result in results:
+        found = []
+        for method in ("Focal+LA", "LDAM-DRW", "Poly+LA", "VS"):
+            gap = result.difference(method, REFERENCE, metric, "last")
+            if gap.low > 0 or gap.high < 0:
+                found.append(f"{method} {number(metric, gap.mean, sign=True)}")
+        text = ", ".join(found) if found else "none"
+        lines.append(
+            f"Rivals do not improve on {REFERENCE} in {title} ({_NAMES[result.role]}, {result.cell}); those "
+            f"whose interval leaves out zero: {text}."
+        )
+    return lines

@@ -1,0 +1,215 @@
+"""The experiments as lists of trials: what is chosen from, what is reported, and the paper's own setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .choice import Chosen, choose
+from .methods import METHODS, candidates, paper_parameters
+from .settings import DATASETS, Setup, Trial
+
+__all__ = [
+    "ABLATION_C",
+    "EXPERIMENTS",
+    "SEEDS",
+    "Cell",
+    "Experiment",
+    "ablation_trials",
+    "cell_trials",
+    "final_trials",
+    "known_trials",
+    "paper_trials",
+    "search_trials",
+]
+
+SEEDS = (0, 1, 2)
+PAPER_EPOCHS = 250
+# No trial that is reported took part in a choice.
+SEARCH_SEED = 100
+ABLATION_C = (0.0, 0.15, 0.3, 0.5, 0.75, 1.0, 1.25, 1.5)
+ABLATION_METHODS = ("TBL", "TBL+LA")
+_ABLATION_ALPHA = 0.8
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One imbalance of an experiment: a task of `raresight.data.imbalance` and rho."""
+
+    task: str
+    rho: float
+
+    def __str__(self) -> str:
+        return f"{self.task}, rho {self.rho:g}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is compared.
+
+    Attributes:
+        name: As in the name of its journal.
+        cells: The imbalances, the most extreme first: they are trained in this order.
+        draws: Seeds of the tasks; a draw decides the categories that are positive and the rows kept.
+        choose_by: The metric on validation rows by which settings are chosen, the larger the better.
+        classes: Whether all classes are kept.
+        stretch: Epochs are so many times those of the size, up to the paper's: a small set has short epochs.
+    """
+
+    name: str
+    cells: tuple[Cell, ...]
+    draws: tuple[int, ...]
+    choose_by: str = "roc_auc"
+    classes: bool = False
+    stretch: float = 1.0
+
+    def check(self, setup: Setup) -> None:
+        """An error where the set does not have what the experiment needs."""
+        if any(cell.task == "pair" for cell in self.cells) and setup.dataset != "cifar10":
+            raise ValueError(
+                f"{self.name} is about the deer and horses of cifar10: it cannot be run on {setup.dataset}"
+            )
+
+    def epochs(self, role: str, setup: Setup) -> int:
+        """The length of trainings with a role."""
+        epochs = setup.size.search_epochs if role == "search" else setup.size.final_epochs
+        return max(epochs, min(PAPER_EPOCHS, round(self.stretch * epochs)))
+
+
+EXPERIMENTS = {
+    "table2": Experiment("table2", tuple(Cell("halves", rho) for rho in (0.01, 0.05, 0.1)), (0, 1)),
+    "table4": Experiment(
+        "table4",
+        tuple(Cell(task, rho) for rho in (0.01, 0.1) for task in ("exponential", "step")),
+        (0,),
+        "accuracy_linked",
+        classes=True,
+    ),
+    # The paper's experiments on the accuracy of the minority and on the Brier score.
+    "deer-horse": Experiment(
+        "deer-horse", tuple(Cell("pair", rho) for rho in (0.002, 0.01, 0.05)), (0, 1), stretch=1.5
+    ),
+    "ablation-c": Experiment("ablation-c", (Cell("pair", 0.01),), (0, 1), stretch=1.5),
+}
+
+
+def search_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:
+    """Every method with its candidates and every learning rate, on every draw, with a seed of their own."""
+    return [
+        _trial(experiment, setup, cell, draw, True, method, parameters, lr, SEARCH_SEED, "search")
+        for draw in experiment.draws
+        for method in METHODS
+        for parameters in candidates(method, setup.dataset, cell.task, cell.rho, setup.size.candidates)
+        for lr in DATASETS[setup.dataset].lrs
+    ]
+
+
+def final_trials(
+    experiment: Experiment, cell: Cell, setup: Setup, chosen: Mapping[str, Chosen]
+) -> list[Trial]:
+    """Every method at the setting that was chosen for it, on every draw with every seed."""
+    return [
+        _trial(
+            experiment,
+            setup,
+            cell,
+            draw,
+            True,
+            method,
+            chosen[method].parameters,
+            chosen[method].lr,
+            seed,
+            "final",
+        )
+        for draw in experiment.draws
+        for method in METHODS
+        for seed in SEEDS
+    ]
+
+
+def paper_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:
+    """Every method at the paper's parameters and learning rate, on the first draw, all rows trained on."""
+    return [
+        _trial(
+            *(experiment, setup, cell, experiment.draws[0], False, method),
+            paper_parameters(method, setup.dataset, cell.task, cell.rho),
+            DATASETS[setup.dataset].paper_lr,
+            seed,
+            "paper",
+        )
+        for method in METHODS
+        for seed in SEEDS
+    ]
+
+
+def ablation_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:
+    """TBL at alpha 0.8 over C, with and without logit adjustment, at the paper's and the largest rate."""
+    rates = dict.fromkeys((DATASETS[setup.dataset].paper_lr, max(DATASETS[setup.dataset].lrs)))
+    return [
+        _trial(
+            *(experiment, setup, cell, draw, False, method, (("alpha", _ABLATION_ALPHA), ("C", C)), lr, seed),
+            "ablation",
+        )
+        for draw in experiment.draws
+        for lr in rates
+        for method in ABLATION_METHODS
+        for C in ABLATION_C
+        for seed in SEEDS
+    ]
+
+
+def cell_trials(
+    experiment: Experiment, cell: Cell, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
+) -> dict[str, list[Trial]]:
+    """The trials of a cell by role, as far as they are known: the final ones once the search is finished."""
+    if experiment.name == "ablation-c":
+        return {"ablation": ablation_trials(experiment, cell, setup)}
+    search = search_trials(experiment, cell, setup)
+    found = {"search": search}
+    if all(trial.key in finished for trial in search):
+        chosen = choose([finished[trial.key] for trial in search], f"validation_{experiment.choose_by}")
+        found["final"] = final_trials(experiment, cell, setup, chosen)
+    return {**found, "paper": paper_trials(experiment, cell, setup)}
+
+
+def known_trials(
+    experiment: Experiment, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Trial]:
+    """All trials that are known, in the order in which they are trained: cell by cell.
+
+    The finished records are given by the keys of their trials. Once a cell's search is finished there are
+    more.
+    """
+    for cell in experiment.cells:
+        for trials in cell_trials(experiment, cell, setup, finished).values():
+            yield from trials
+
+
+def _trial(
+    experiment: Experiment,
+    setup: Setup,
+    cell: Cell,
+    draw: int,
+    held_out: bool,
+    method: str,
+    parameters: tuple[tuple[str, float], ...],
+    lr: float,
+    seed: int,
+    role: str,
+) -> Trial:
+    return Trial(
+        dataset=setup.dataset,
+        task=cell.task,
+        rho=cell.rho,
+        draw=draw,
+        held_out=held_out,
+        depth=setup.layers,
+        width=setup.width,
+        method=method,
+        parameters=parameters,
+        lr=lr,
+        seed=seed,
+        epochs=experiment.epochs(role, setup),
+        role=role,
+    )

@@ -1,0 +1,148 @@
+"""How many trainings an experiment has, and how long a GPU takes for them.
+
+Milliseconds per model and step of ResNet-32 in a stack of K, measured on one H200 (docs/deep.md), are about
+0.53 + 1.5/K; other depths and image sizes in proportion to their convolutions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .choice import Chosen
+from .experiments import EXPERIMENTS, Cell, Experiment, ablation_trials, final_trials, paper_trials
+from .experiments import search_trials as _search
+from .methods import METHODS
+from .settings import DATASETS, Setup, Trial, validation_share
+
+__all__ = ["STACK", "PlanLine", "evaluated_epochs", "plan", "plan_text", "stack_seconds", "stack_sizes"]
+
+BATCH = 128
+# The most nets in a stack unless said otherwise: 12 GiB of a GPU with ResNet-32.
+STACK = 48
+# Seconds before the first step of a stack (weights drawn, kernels chosen, the graph recorded), a judged image
+# beside a trained one (forward only, float32), and ranking the scores of one model on the CPU.
+_START, _JUDGED_SHARE, _RANKING = 4.0, 0.5, 0.006
+
+
+@dataclass(frozen=True)
+class PlanLine:
+    """The trainings of one role: how many, how long each is, and the GPU's time for all."""
+
+    experiment: str
+    role: str
+    trainings: int
+    epochs: int
+    minutes: float
+
+
+def plan(name: str, setup: Setup, stack: int = STACK) -> list[PlanLine]:
+    """The trainings of an experiment by role.
+
+    Example:
+        >>> [(line.role, line.trainings) for line in plan("table4", Setup())]
+        [('search', 180), ('final', 108), ('paper', 108)]
+    """
+    experiment = EXPERIMENTS[name]
+    experiment.check(setup)
+    lines = []
+    roles = ("ablation",) if name == "ablation-c" else ("search", "final", "paper")
+    for role in roles:
+        trials = [trial for cell in experiment.cells for trial in _of_role(experiment, cell, setup, role)]
+        groups: dict[Any, list[Trial]] = {}
+        for trial in trials:
+            groups.setdefault(trial.together, []).append(trial)
+        seconds = sum(
+            stack_seconds(group[:size])
+            for group in groups.values()
+            for size in stack_sizes(len(group), stack)
+        )
+        lines.append(PlanLine(name, role, len(trials), trials[0].epochs, seconds / 60))
+    return lines
+
+
+def plan_text(names: Sequence[str], setup: Setup, stack: int = STACK) -> str:
+    """The plan of several experiments as a table."""
+    lines = [line for name in names for line in plan(name, setup, stack)]
+    rows = [("experiment", "trainings of", "how many", "epochs", "GPU minutes")]
+    rows += [
+        (line.experiment, line.role, str(line.trainings), str(line.epochs), f"{line.minutes:.1f}")
+        for line in lines
+    ]
+    total = sum(line.minutes for line in lines)
+    rows.append(("all", "", str(sum(line.trainings for line in lines)), "", f"{total:.1f}"))
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    table = "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows
+    )
+    return (
+        f"{setup.dataset}, ResNet-{setup.layers}, size {setup.size.name}, stacks of at most {stack}; "
+        f"minutes estimated for one H200\n{table}"
+    )
+
+
+def stack_sizes(count: int, stack: int) -> list[int]:
+    """Stacks of about equal size for so many trials, none larger than `stack`.
+
+    >>> stack_sizes(45, 32), stack_sizes(27, 32)
+    ([23, 22], [27])
+    """
+    stacks = math.ceil(count / stack)
+    return [count // stacks + (place < count % stacks) for place in range(stacks)]
+
+
+def stack_seconds(trials: Sequence[Trial], rows: Mapping[str, int] | None = None) -> float:
+    """How long an H200 takes for a stack; `rows` has the rows of training, validation and test if known."""
+    first = trials[0]
+    counts = _rows(first) if rows is None else rows
+    steps = max(1, counts["training"] // BATCH)
+    scale = (first.depth - 2) / 30 * (DATASETS[first.dataset].side / 32) ** 2
+    step = (0.53 + 1.5 / len(trials)) * 1e-3 * scale * len(trials)
+    judged = counts["validation"] + counts["test"]
+    judging = judged / BATCH * step * _JUDGED_SHARE + _RANKING * len(trials) * (1 + first.held_out)
+    return _START + first.epochs * steps * step + len(evaluated_epochs(first)) * judging
+
+
+def evaluated_epochs(trial: Trial) -> tuple[int, ...]:
+    """After which epochs a trial is judged: a choice needs the last alone, a curve 4 to 25 points.
+
+    >>> from dataclasses import replace
+    >>> trial = Trial("cifar10", "step", 0.1, 0, True, 32, 16, "CE", (), 0.002, 0, 8, "search")
+    >>> evaluated_epochs(trial), evaluated_epochs(replace(trial, role="final"))
+    ((8,), (4, 8))
+    """
+    every = trial.epochs if trial.role == "search" else max(min(4, trial.epochs // 2), trial.epochs // 25, 1)
+    return tuple(sorted({*range(every, trial.epochs + 1, every), trial.epochs}))
+
+
+def _rows(trial: Trial) -> dict[str, int]:
+    """Rows of each set, as the published sizes give them."""
+    data = DATASETS[trial.dataset]
+    images, classes, rho = data.train_images, data.classes, trial.rho
+    if trial.task in ("halves", "pair"):
+        classes = 2 if trial.task == "pair" else classes
+        large, small = images * (classes // 2), rho * images * (classes // 2)
+    elif trial.task == "exponential":
+        large, small = images, sum(images * rho ** (k / (classes - 1)) for k in range(1, classes))
+    else:
+        large, small = images * (classes // 2), rho * images * (classes // 2)
+    share = validation_share(trial.task) if trial.held_out else 0.0
+    return {
+        "training": int(large * (1 - share) + small),
+        "validation": int(images * classes * share),
+        "test": data.test_images * classes,
+    }
+
+
+def _of_role(experiment: Experiment, cell: Cell, setup: Setup, role: str) -> list[Trial]:
+    if role == "ablation":
+        return ablation_trials(experiment, cell, setup)
+    if role == "search":
+        return _search(experiment, cell, setup)
+    if role == "paper":
+        return paper_trials(experiment, cell, setup)
+    # Which settings are chosen does not change how many trainings there are.
+    anything = dict.fromkeys(METHODS, Chosen((), DATASETS[setup.dataset].paper_lr, 0.0, 1))
+    return final_trials(experiment, cell, setup, anything)

@@ -1,0 +1,371 @@
+"""An experiment as a table of numbers, a page of Markdown and a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..output import COLOURS, figure_with_axes, save_figure, write_rows
+from .choice import Chosen
+from .estimates import LEVEL, Estimate
+from .experiments import EXPERIMENTS, Experiment
+from .journal import Record, journal_path, read_records
+from .methods import REFERENCE
+from .metrics import BINARY_METRICS, CLASS_METRICS, is_better
+from .printed import Key, Printed
+from .results import WHEN, Result, apart, chosen_settings, find_results, missing_lines
+from .settings import DATASETS, Setup, size_of, validation_share
+
+__all__ = ["Column", "Report", "brought_up_to_date", "cell_text", "claim_verdict", "number", "write_report"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: a metric at an epoch of `WHEN`, and whether the difference to CE+LA is shown."""
+
+    title: str
+    metric: str
+    when: str = "last"
+    is_compared: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """How an experiment is shown.
+
+    Attributes:
+        name: Of the files.
+        title: What it is about.
+        experiment: One of `EXPERIMENTS`.
+        columns: Of the table at the settings chosen on validation rows.
+        paper_columns: Of the table at the paper's setting; beside those with a printed number stands that.
+        printed: The paper's numbers.
+        drawn: The metric of the figure.
+        drawn_title: Its name there.
+        claims: What the paper says, judged by the results at the chosen settings and at the paper's.
+    """
+
+    name: str
+    title: str
+    experiment: str
+    columns: tuple[Column, ...]
+    paper_columns: tuple[Column, ...]
+    printed: Mapping[Key, Printed]
+    drawn: str
+    drawn_title: str
+    claims: Callable[[Sequence[Result], Sequence[Result]], list[str]]
+
+
+def brought_up_to_date(
+    experiment: Experiment,
+    setup: Setup,
+    out: Path,
+    tell: Callable[[str], None],
+    *,
+    data: Path | None,
+    results_only: bool,
+    complete: bool,
+    **options: Any,
+) -> dict[str, Record]:
+    """The finished trials of an experiment, after what is missing was trained if `data` is given."""
+    experiment.check(setup)
+    journals = out / "deep"
+    if data is not None and not results_only:
+        from .runs import run_experiment
+
+        outcome = run_experiment(experiment, setup, data, journals, complete=complete, tell=tell, **options)
+        tell(f"{experiment.name}: {outcome.trained} trained in {outcome.seconds:.0f} s, {outcome.left} left")
+    return read_records(journal_path(journals, experiment.name, setup.dataset))
+
+
+def write_report(
+    report: Report,
+    out: Path,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda message: None,
+    *,
+    data: Path | None = None,
+    dataset: str = "cifar10",
+    size: str = "short",
+    depth: int | None = None,
+    width: int = 16,
+    results_only: bool = False,
+    complete: bool = True,
+    **options: Any,
+) -> list[Path]:
+    """Train what is missing, if `data` is given, and write what the journal has.
+
+    A cell is shown at the longest size at which it is complete; what is missing at `size` is told and written
+    down. `options` are those of `run_experiment`.
+
+    Raises:
+        ValueError: No cell is complete.
+    """
+    refuse_seed(report.name, seed)
+    experiment, setup = EXPERIMENTS[report.experiment], Setup(dataset, size_of(size), depth, width)
+    finished = brought_up_to_date(
+        *(experiment, setup, out, tell), data=data, results_only=results_only, complete=complete, **options
+    )
+    missing = missing_lines(experiment, setup, finished)
+    final = find_results(experiment, setup, finished, "final")
+    paper = find_results(experiment, setup, finished, "paper")
+    if not final and not paper:
+        raise ValueError(nothing_complete(report.name, experiment.name, missing))
+    for line in missing:
+        tell(f"missing: {line}")
+    stem = f"{report.name}-{dataset}"
+    text = markdown(report, final, paper, finished, missing)
+    page = out / f"{stem}.md"
+    page.write_text(text, encoding="utf-8")
+    return [
+        write_rows(out / f"{stem}.csv", number_rows(report, [*final, *paper])),
+        page,
+        *draw(report, final, paper, out / stem),
+    ]
+
+
+def refuse_seed(name: str, seed: int) -> None:
+    """The trials of an experiment have seeds of their own."""
+    if seed != 0:
+        raise ValueError(f"{name} takes no seed: its draws and trainings have seeds 0, 1 and 2 of their own")
+
+
+def nothing_complete(name: str, experiment: str, missing: Sequence[str]) -> str:
+    """What to say where no cell is complete."""
+    return (
+        f"{name} has no complete cell yet; missing are {'; '.join(missing)}. Train them with raresight paper "
+        f"{name} --data FOLDER, or where only torch and numpy are with python -m raresight.paper.deep "
+        f"--experiment {experiment} --data FOLDER"
+    )
+
+
+def number_rows(report: Report, results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Every metric of every method and cell, at every epoch that `WHEN` names."""
+    rows = []
+    for result in results:
+        names = CLASS_METRICS if result.experiment.classes else BINARY_METRICS
+        for method in result.records:
+            for metric in names:
+                for when in WHEN:
+                    found = result.mean(method, metric, when)
+                    if not found.count:
+                        continue
+                    gap = result.difference(method, REFERENCE, metric, when)
+                    printed = result.printed(report.printed, method, metric)
+                    rows.append(
+                        {
+                            "settings": _settings_name(result.role),
+                            "task": result.cell.task,
+                            "rho": result.cell.rho,
+                            "epochs": result.epochs,
+                            "size": result.setup.size.name,
+                            "method": method,
+                            "setting": result.setting(method),
+                            "metric": metric,
+                            "when": when,
+                            "mean": found.mean,
+                            "deviation": found.deviation,
+                            "standard_error": found.error,
+                            "trainings": found.count,
+                            "not_finite": result.failed(method),
+                            "difference": gap.mean,
+                            "low": gap.low,
+                            "high": gap.high,
+                            "paper": "" if printed is None else printed.mean,
+                            "paper_deviation": "" if printed is None else _or_empty(printed.deviation),
+                            "standard_errors_apart": ""
+                            if printed is None
+                            else _or_empty(apart(found, printed)),
+                        }
+                    )
+    return rows
+
+
+def markdown(
+    report: Report,
+    final: Sequence[Result],
+    paper: Sequence[Result],
+    finished: Mapping[str, Record],
+    missing: Sequence[str],
+) -> str:
+    """The page of an experiment."""
+    lines = [f"### {report.title}", ""]
+    lines += [f"* {line}" for line in report.claims(final, paper)]
+    if final:
+        lines += ["", "#### Settings chosen on validation rows", "", _protocol_words(report, final)]
+        for result in final:
+            lines += ["", f"**{_cell_title(result)}**", "", *_final_table(report, result, finished)]
+    if paper:
+        lines += ["", "#### The paper's own setting", "", _paper_words()]
+        for result in paper:
+            lines += ["", f"**{_cell_title(result)}**", "", *_paper_table(report, result)]
+    if missing:
+        lines += ["", "Not trained yet:", "", *(f"* {line}" for line in missing)]
+    return "\n".join(lines) + "\n"
+
+
+def _protocol_words(report: Report, final: Sequence[Result]) -> str:
+    first = final[0]
+    draws, by = len(first.experiment.draws), first.experiment.choose_by
+    intervals = sum(len(result.records) - 1 for result in final) * sum(c.is_compared for c in report.columns)
+    record = next(iter(first.records.values()))[0]
+    # A choice at the edge says that a larger rate might have been better still.
+    largest = max(DATASETS[first.setup.dataset].lrs)
+    rates = [records[0]["trial"]["lr"] for result in final for records in result.records.values()]
+    return (
+        f"Learning rate and parameters of each loss were chosen by {by} on validation rows of the training "
+        f"images ({draws} {'draw' if draws == 1 else 'draws'} of the task, a seed of their own, the same "
+        "number of tries for every loss with parameters). A share of every category validates "
+        f"({validation_share(first.cell.task):.0%}); of the rare ones these are rows that the task leaves "
+        "unused, so that only the common ones train on fewer. Then three new seeds a draw, on the same rows. "
+        "In parentheses the "
+        f"difference to {REFERENCE}, paired by draw and seed, with its {LEVEL:.0%} interval for these draws; "
+        f"**bold** where that leaves out zero. Of the {intervals} intervals about "
+        f"{intervals * (1 - LEVEL):.0f} would be bold by chance alone. Trained on {record['device']}, "
+        f"{record['precision']}, gradient norms clipped at {record['clip']:g}. The largest rate tried, "
+        f"{largest:g}, was chosen {rates.count(largest)} times of {len(rates)}."
+    )
+
+
+def _paper_words() -> str:
+    return (
+        "The paper's learning rate and parameters (Appendix D), all rows trained on, the first draw, three "
+        "seeds. As in the paper the best epoch is chosen **on the test set**, which is too good; the last "
+        "epoch stands beside it. Ours ± standard deviation over seeds, then the paper's, then the difference "
+        "in standard errors (SE), or as it is where the paper prints no deviation. The paper does not say "
+        "which classes were positive."
+    )
+
+
+def _final_table(report: Report, result: Result, finished: Mapping[str, Record]) -> list[str]:
+    on_test = chosen_settings(result, finished, "test")
+    titles = ["", "chosen", *(column.title for column in report.columns)]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for method in result.records:
+        there = _setting_words(on_test[method])
+        other = "" if there == result.setting(method) else f" (the test set would choose {there})"
+        cells = [cell_text(result, method, column) for column in report.columns]
+        lines.append(
+            f"| {_method_words(result, method)} | {result.setting(method)}{other} | {' | '.join(cells)} |"
+        )
+    return lines
+
+
+def _paper_table(report: Report, result: Result) -> list[str]:
+    titles, places = ["", "setting"], []
+    for column in report.paper_columns:
+        has = any(result.printed(report.printed, method, column.metric) for method in result.records)
+        shown = has and column.when != "last"
+        titles += [column.title, "paper", "apart"] if shown else [column.title]
+        places.append((column, shown))
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for method in result.records:
+        cells = []
+        for column, shown in places:
+            ours = result.mean(method, column.metric, column.when)
+            cells.append(f"{number(column.metric, ours.mean)} ± {number(column.metric, ours.deviation)}")
+            if shown:
+                cells += _printed_cells(
+                    result.printed(report.printed, method, column.metric), ours, column.metric
+                )
+        lines.append(f"| {_method_words(result, method)} | {result.setting(method)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _printed_cells(printed: Printed | None, ours: Estimate, metric: str) -> list[str]:
+    if printed is None:
+        return ["", ""]
+    text = number(metric, printed.mean)
+    if printed.deviation is None:
+        return [text, f"{number(metric, ours.mean - printed.mean, sign=True)}"]
+    errors = apart(ours, printed)
+    words = "" if math.isnan(errors) else f"{errors:+.1f} SE"
+    return [f"{text} ± {number(metric, printed.deviation)}", words]
+
+
+def cell_text(result: Result, method: str, column: Column) -> str:
+    """A mean, and where it is compared the difference to CE+LA with its interval."""
+    text = number(column.metric, result.mean(method, column.metric, column.when).mean)
+    if not column.is_compared or method == REFERENCE:
+        return text
+    gap = result.difference(method, REFERENCE, column.metric, column.when)
+    shown, low, high = (number(column.metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
+    mark = "**" if gap.low > 0 or gap.high < 0 else ""
+    return f"{text} ({mark}{shown}{mark} [{low}, {high}])"
+
+
+def number(metric: str, value: float, *, sign: bool = False) -> str:
+    """A metric as it is shown: percent, or a Brier score.
+
+    >>> number("roc_auc", 0.8541), number("brier_linked", 0.1), number("accuracy", -0.01, sign=True)
+    ('85.41', '0.100', '-1.00')
+    """
+    if math.isnan(value):
+        return "-"
+    digits = f"{'+' if sign else ''}.{3 if 'brier' in metric else 2}f"
+    return format(value if "brier" in metric else 100 * value, digits)
+
+
+def claim_verdict(gap: Estimate, metric: str) -> str:
+    """Whether a difference is an improvement: "held", "the opposite" or "cannot be told"."""
+    low, high = (gap.low, gap.high) if is_better(metric, 1.0, 0.0) else (-gap.high, -gap.low)
+    return "held" if low > 0 else "the opposite" if high < 0 else "cannot be told"
+
+
+def draw(report: Report, final: Sequence[Result], paper: Sequence[Result], path: Path) -> list[Path]:
+    """Differences to CE+LA with their intervals: a panel a cell, chosen settings and the paper's."""
+    cells = list(dict.fromkeys(result.cell for result in (*final, *paper)))
+    figure, axes = figure_with_axes(len(cells), width=4.2 * len(cells) + 1.5, height=4.8)
+    scale = 1.0 if "brier" in report.drawn else 100.0
+    for ax, cell in zip(axes, cells, strict=True):
+        shown = [(result, shift) for results, shift in ((final, -0.12), (paper, 0.12)) for result in results]
+        for result, shift in shown:
+            if result.cell != cell:
+                continue
+            methods = [method for method in result.records if method != REFERENCE]
+            gaps = [result.difference(method, REFERENCE, report.drawn, "last") for method in methods]
+            means = [gap.mean * scale for gap in gaps]
+            reach = [[(g.mean - g.low) * scale for g in gaps], [(g.high - g.mean) * scale for g in gaps]]
+            ax.errorbar(
+                means,
+                [place + shift for place in range(len(methods))],
+                xerr=reach,
+                fmt="o",
+                color=COLOURS[1 if shift < 0 else 2],
+                label=f"{_settings_name(result.role)}, {result.epochs} epochs",
+                capsize=2,
+            )
+            ax.set_yticks(range(len(methods)), methods)
+        ax.axvline(0, color=COLOURS[0], linewidth=0.8)
+        ax.invert_yaxis()
+        ax.set_title(str(cell))
+        unit = "" if scale == 1 else ", points"
+        ax.set_xlabel(f"{report.drawn_title} minus that of {REFERENCE}{unit}")
+        ax.legend(fontsize=8)
+    return save_figure(figure, path)
+
+
+def _settings_name(role: str) -> str:
+    return {"final": "chosen on validation", "paper": "paper's setting"}.get(role, role)
+
+
+def _setting_words(chosen: Chosen) -> str:
+    words = " ".join(f"{name}={value:g}" for name, value in chosen.parameters)
+    return f"{words} lr={chosen.lr:g}".strip()
+
+
+def _method_words(result: Result, method: str) -> str:
+    failed = result.failed(method)
+    return f"{method} ({failed} not finite)" if failed else method
+
+
+def _cell_title(result: Result) -> str:
+    length = "full length" if result.epochs == 250 else f"shortened, {result.epochs} of 250 epochs"
+    return f"{result.cell} ({length})"
+
+
+def _or_empty(value: float | None) -> Any:
+    return "" if value is None or math.isnan(value) else value

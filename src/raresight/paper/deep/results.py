@@ -1,0 +1,161 @@
+"""What the journal of an experiment holds: complete cells, and the metrics of their trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .choice import Chosen, choose
+from .estimates import Estimate, estimate, paired, standard_errors_apart
+from .experiments import Cell, Experiment, cell_trials
+from .journal import Record
+from .methods import METHODS
+from .metrics import is_better
+from .printed import PAPER_NAMES, PAPER_TRIALS, Printed
+from .settings import SIZES, Setup, Size, Trial
+
+__all__ = ["WHEN", "Result", "chosen_settings", "find_results", "missing_lines", "value_at"]
+
+WHEN = {
+    "last": "last epoch",
+    "validation": "epoch chosen on validation rows",
+    "test": "best epoch on the test set",
+    "best accuracy": "epoch with the best accuracy on the test set",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The trainings of one cell at one length, all of them there.
+
+    Attributes:
+        experiment: Which.
+        setup: Set, net and the size at which the cell is complete.
+        cell: Which imbalance.
+        role: "final" (settings chosen on validation rows), "paper" or "ablation".
+        records: Of each method.
+    """
+
+    experiment: Experiment
+    setup: Setup
+    cell: Cell
+    role: str
+    records: Mapping[str, Sequence[Record]]
+
+    @property
+    def epochs(self) -> int:
+        return int(next(iter(self.records.values()))[0]["trial"]["epochs"])
+
+    def setting(self, method: str) -> str:
+        """Parameters and learning rate in words."""
+        trial = Trial.from_dict(self.records[method][0]["trial"])
+        return f"{trial.setting} lr={trial.lr:g}".strip()
+
+    def failed(self, method: str) -> int:
+        """Trainings of a method that ended early because they were not finite."""
+        return sum(record["frozen"] is not None for record in self.records[method])
+
+    def values(self, method: str, metric: str, when: str) -> dict[tuple[int, int], float]:
+        """The metric of each training by draw and seed, without those that have none."""
+        found = {}
+        for record in self.records[method]:
+            value = value_at(record, metric, when, self.experiment.choose_by)
+            if value is not None:
+                found[record["trial"]["draw"], record["trial"]["seed"]] = value
+        return found
+
+    def mean(self, method: str, metric: str, when: str) -> Estimate:
+        return estimate(self.values(method, metric, when))
+
+    def difference(self, method: str, other: str, metric: str, when: str) -> Estimate:
+        """The paired difference of two methods."""
+        return paired(self.values(method, metric, when), self.values(other, metric, when))
+
+    def printed(
+        self, table: Mapping[tuple[str, str, float, str, str], Printed], method: str, metric: str
+    ) -> Printed | None:
+        """The paper's number, if it has one."""
+        name = PAPER_NAMES.get(method, "")
+        return table.get((self.setup.dataset, self.cell.task, self.cell.rho, metric, name))
+
+
+def apart(ours: Estimate, printed: Printed) -> float:
+    """Standard errors between ours and the paper's."""
+    return standard_errors_apart(ours, printed.mean, printed.deviation, PAPER_TRIALS)
+
+
+def value_at(record: Record, metric: str, when: str, choose_by: str) -> float | None:
+    """A metric on the test set at an epoch of `WHEN`; None where it is not defined.
+
+    Example:
+        >>> curve = {"validation_roc_auc": [0.8, 0.7], "test_roc_auc": [0.6, 0.9]}
+        >>> [value_at({"curve": curve}, "roc_auc", when, "roc_auc") for when in ("last", "validation")]
+        [0.9, 0.6]
+    """
+    curve = record["curve"]
+    values = curve[f"test_{metric}"]
+    if when == "last":
+        last: float | None = values[-1]
+        return last
+    if when == "validation":
+        by, name = curve.get(f"validation_{choose_by}"), choose_by
+    elif when == "test":
+        by, name = values, metric
+    else:
+        by, name = curve["test_accuracy"], "accuracy"
+    if by is None:
+        return None
+    best: int | None = None
+    for place, value in enumerate(by):
+        if value is not None and (best is None or is_better(name, value, by[best])):
+            best = place
+    found: float | None = None if best is None else values[best]
+    return found
+
+
+def find_results(
+    experiment: Experiment, setup: Setup, finished: Mapping[str, Record], role: str
+) -> list[Result]:
+    """For each cell the longest size at which every training of the role is finished, if there is one.
+
+    The size of `setup` is tried beside the named ones.
+    """
+    found = []
+    for cell in experiment.cells:
+        for size in _longest_first(setup.size):
+            sized = replace(setup, size=size)
+            trials = cell_trials(experiment, cell, sized, finished).get(role, [])
+            if trials and all(trial.key in finished for trial in trials):
+                methods = [method for method in METHODS if any(trial.method == method for trial in trials)]
+                records = {
+                    method: [finished[trial.key] for trial in trials if trial.method == method]
+                    for method in methods
+                }
+                found.append(Result(experiment, sized, cell, role, records))
+                break
+    return found
+
+
+def chosen_settings(result: Result, finished: Mapping[str, Record], rows: str) -> dict[str, Chosen]:
+    """What the search chose by "validation" rows, or would have chosen by "test" rows."""
+    trials = cell_trials(result.experiment, result.cell, result.setup, finished)["search"]
+    return choose([finished[trial.key] for trial in trials], f"{rows}_{result.experiment.choose_by}")
+
+
+def missing_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:
+    """What the size of `setup` still lacks, a line for each cell and role; empty if nothing."""
+    lines = []
+    for cell in experiment.cells:
+        known = cell_trials(experiment, cell, setup, finished)
+        for role, trials in known.items():
+            left = sum(trial.key not in finished for trial in trials)
+            if left:
+                lines.append(f"{cell}: {left} of {len(trials)} {role} trainings of {trials[0].epochs} epochs")
+        if "search" in known and "final" not in known:
+            lines.append(f"{cell}: all final trainings, whose settings the search has to choose")
+    return lines
+
+
+def _longest_first(size: Size) -> list[Size]:
+    sizes = dict.fromkeys((*SIZES.values(), size))
+    return sorted(sizes, key=lambda one: -one.final_epochs)

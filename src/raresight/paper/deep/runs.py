@@ -1,0 +1,181 @@
+"""Training what an experiment still lacks, within a time, and resuming where the last run stopped."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ...nn.safe_files import write_json
+from .experiments import Experiment, known_trials
+from .images import TaskRows, read_images, task_rows
+from .journal import Record, add_records, journal_path, read_records
+from .plan import STACK, stack_seconds, stack_sizes
+from .settings import ROLES, Setup, Trial, folder_name
+from .stack import CHECKPOINT_SECONDS, remove_folder, train_stack
+
+__all__ = ["Outcome", "run_experiment"]
+
+# Fewer in a stack waste the GPU.
+_LEAST = 4
+_TRIALS = "trials.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did.
+
+    Attributes:
+        trained: Trials finished in this run.
+        left: Trials that are known and not finished.
+        seconds: How long it took.
+    """
+
+    trained: int
+    left: int
+    seconds: float
+
+
+def run_experiment(
+    experiment: Experiment,
+    setup: Setup,
+    data: Path,
+    out: Path,
+    *,
+    device: str | None = None,
+    stack: int = STACK,
+    minutes: float | None = None,
+    roles: Sequence[str] = ROLES,
+    rhos: Sequence[float] | None = None,
+    checkpoints: Path | None = None,
+    complete: bool = True,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    tell: Callable[[str], None] = lambda message: None,
+) -> Outcome:
+    """Train every trial of the experiment that its journal under `out` does not have.
+
+    Args:
+        experiment: Which.
+        setup: Set, net and length.
+        data: Folder of the image set.
+        out: Folder of the journals.
+        device: Such as "cuda"; None for a GPU if there is one.
+        stack: The most trials that are trained together.
+        minutes: Stop before so many have passed; None for no limit. A stack that would not end in the time
+            left is made smaller, and not begun if even a small one would not; one that is under way
+            nevertheless is kept as a checkpoint.
+        roles: Only trials of these roles.
+        rhos: Only cells with these imbalances; None for all.
+        checkpoints: Folder for stacks under way; None for `out`/unfinished.
+        complete: Whether the image set must have its published size.
+        checkpoint_seconds: The time between checkpoints of a stack under way.
+        tell: Hears how far it is.
+    """
+    if stack < 1:
+        raise ValueError(f"stack must be at least 1, but is {stack}")
+    unknown = [role for role in roles if role not in ROLES]
+    if unknown:
+        raise ValueError(f"roles must be of {', '.join(ROLES)}, but one is {unknown[0]!r}")
+    experiment.check(setup)
+    begun = time.monotonic()
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    journal = journal_path(out, experiment.name, setup.dataset)
+    unfinished = (out / "unfinished") if checkpoints is None else checkpoints
+    images = read_images(setup.dataset, data, complete=complete)
+    rows: tuple[Trial, TaskRows] | None = None
+    clock = _Clock(begun, minutes, 1.0 if where.startswith("cuda") else None)
+    trained = 0
+    while True:
+        finished = read_records(journal)
+        wanted = _wanted(experiment, setup, finished, roles, rhos)
+        chosen = _next_stack(wanted, unfinished, stack, clock, is_first=trained == 0)
+        if not chosen:
+            return Outcome(trained, len(wanted), time.monotonic() - begun)
+        if rows is None or rows[0].together[:5] != chosen[0].together[:5]:
+            rows = (chosen[0], task_rows(images, chosen[0]))
+        folder = unfinished / folder_name(chosen)
+        is_new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / _TRIALS, [trial.to_dict() for trial in chosen])
+        first = chosen[0]
+        title = f"{first.role}, {first.task}, rho {first.rho:g}, draw {first.draw}: {len(chosen)} nets"
+        tell(f"{title}, {len(wanted)} trainings left")
+        stack_begun = time.monotonic()
+        records = train_stack(
+            chosen,
+            rows[1],
+            folder,
+            device=where,
+            precision="bf16" if where.startswith("cuda") else "float32",
+            seconds_left=clock.left,
+            checkpoint_seconds=checkpoint_seconds,
+            tell=lambda text, title=title: tell(f"{title}: {text}"),  # type: ignore[misc]
+        )
+        if records is None:
+            tell(f"{title}: out of time, kept in {folder}")
+            return Outcome(trained, len(wanted), time.monotonic() - begun)
+        if is_new:
+            clock.learn(stack_seconds(chosen), time.monotonic() - stack_begun)
+        # The folder goes last: killed in between, the records are there, and nobody resumes the folder.
+        add_records(journal, records)
+        remove_folder(folder)
+        trained += len(records)
+        # The graph of a stack holds its memory until it is collected.
+        gc.collect()
+
+
+class _Clock:
+    """The time that is left, and how much longer than planned stacks take here."""
+
+    def __init__(self, begun: float, minutes: float | None, pace: float | None) -> None:
+        self._end = float("inf") if minutes is None else begun + 60 * minutes
+        self._pace = pace
+
+    def left(self) -> float:
+        return self._end - time.monotonic()
+
+    def fits(self, trials: Sequence[Trial]) -> bool:
+        """Whether a stack would end in time; unknown before the first on a device without a plan."""
+        return self._pace is None or stack_seconds(trials) * self._pace < self.left()
+
+    def learn(self, planned: float, took: float) -> None:
+        self._pace = took / planned
+
+
+def _wanted(
+    experiment: Experiment,
+    setup: Setup,
+    finished: dict[str, Record],
+    roles: Sequence[str],
+    rhos: Sequence[float] | None,
+) -> list[Trial]:
+    return [
+        trial
+        for trial in known_trials(experiment, setup, finished)
+        if trial.key not in finished and trial.role in roles and (rhos is None or trial.rho in rhos)
+    ]
+
+
+def _next_stack(
+    wanted: Sequence[Trial], unfinished: Path, stack: int, clock: _Clock, *, is_first: bool
+) -> tuple[Trial, ...]:
+    """The trials to train now: those of a stack under way, else the first that can stand together."""
+    if not wanted or clock.left() <= 0:
+        return ()
+    keys = {trial.key for trial in wanted}
+    for path in sorted(unfinished.glob(f"*/{_TRIALS}")):
+        trials = tuple(Trial.from_dict(values) for values in json.loads(path.read_text(encoding="utf-8")))
+        if trials and all(trial.key in keys for trial in trials):
+            return trials
+    group = [trial for trial in wanted if trial.together == wanted[0].together]
+    size = stack_sizes(len(group), stack)[0]
+    for fewer in range(size, min(_LEAST, size) - 1, -1):
+        if clock.fits(group[:fewer]):
+            return tuple(group[:fewer])
+    # A run that would otherwise do nothing begins it, to be resumed.
+    return tuple(group[:size]) if is_first else ()

@@ -1,0 +1,205 @@
+"""What one training is, in plain values: a trial, the net it trains, and how long."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = [
+    "DATASETS",
+    "ROLES",
+    "SIZES",
+    "Dataset",
+    "Parameters",
+    "Setup",
+    "Size",
+    "Trial",
+    "folder_name",
+    "size_of",
+    "validation_share",
+]
+
+Parameters = tuple[tuple[str, float], ...]
+"""The parameters of a loss by name, in a fixed order."""
+
+ROLES = ("search", "final", "paper", "ablation")
+"""Chosen from, at the chosen setting, at the paper's own fixed setting, or one of a series."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A published image set with the net and the learning rates it is trained with.
+
+    Attributes:
+        depth: Layers of the residual net.
+        paper_lr: The paper's learning rate.
+        lrs: The learning rates to choose from; the paper's is one of them.
+        classes: Categories of the set.
+        side: Pixels of an image's side.
+        train_images: Images of each category to train on.
+        test_images: Images of each category to test on.
+    """
+
+    depth: int
+    paper_lr: float
+    lrs: tuple[float, ...]
+    classes: int
+    side: int
+    train_images: int
+    test_images: int
+
+
+DATASETS = {
+    "cifar10": Dataset(32, 0.002, (0.002, 0.006, 0.02), 10, 32, 5000, 1000),
+    "cifar100": Dataset(44, 0.002, (0.002, 0.006, 0.02), 100, 32, 500, 100),
+    "tinyimagenet": Dataset(56, 0.01, (0.003, 0.01, 0.03), 200, 64, 500, 50),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How long the trainings are, and how many parameter settings of a loss are tried.
+
+    Attributes:
+        name: Of the size.
+        search_epochs: Length of the trainings that are chosen from.
+        final_epochs: Length of those that are reported; the paper's is 250.
+        candidates: Parameter settings tried of each loss that has parameters, each with every learning rate.
+    """
+
+    name: str
+    search_epochs: int
+    final_epochs: int
+    candidates: int = 2
+
+
+SIZES = {size.name: size for size in (Size("short", 7, 14), Size("medium", 25, 50), Size("full", 50, 250, 3))}
+
+
+def size_of(text: str) -> Size:
+    """A size by its name, or two lengths such as "2,4": of the search and of what is reported.
+
+    >>> size_of("full").final_epochs, size_of("2,4")
+    (250, Size(name='2,4', search_epochs=2, final_epochs=4, candidates=2))
+    """
+    if text in SIZES:
+        return SIZES[text]
+    parts = text.split(",")
+    if len(parts) == 2 and all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        return Size(text, int(parts[0]), int(parts[1]))
+    raise ValueError(
+        f"size must be one of {', '.join(SIZES)}, or two numbers of epochs such as '8,16', but is {text!r}"
+    )
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The set, the net and the length of an experiment.
+
+    Attributes:
+        dataset: One of `DATASETS`.
+        size: How long.
+        depth: Layers of the net; None for the paper's.
+        width: Channels of its first stage; the paper's is 16.
+    """
+
+    dataset: str = "cifar10"
+    size: Size = SIZES["short"]
+    depth: int | None = None
+    width: int = 16
+
+    def __post_init__(self) -> None:
+        if self.dataset not in DATASETS:
+            raise ValueError(f"dataset must be one of {', '.join(DATASETS)}, but is {self.dataset!r}")
+
+    @property
+    def layers(self) -> int:
+        """The depth of the net."""
+        return DATASETS[self.dataset].depth if self.depth is None else self.depth
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training: everything that decides its result, apart from device and rounding.
+
+    Attributes:
+        dataset: One of `DATASETS`.
+        task: "halves", "pair", "exponential" or "step", of `raresight.data.imbalance`.
+        rho: The imbalance.
+        draw: Seed of the task: which categories are positive, and which rows are kept.
+        held_out: Whether validation rows are kept back from the training images.
+        depth: Layers of the net.
+        width: Channels of its first stage.
+        method: A loss with its treatment of the prior; see `raresight.paper.deep.methods`.
+        parameters: Of the loss.
+        lr: The base learning rate.
+        seed: Of first weights and batches.
+        epochs: How long.
+        role: One of `ROLES`.
+
+    Example:
+        >>> trial = Trial("cifar10", "halves", 0.01, 0, True, 32, 16, "TBL", (("alpha", 0.7), ("C", 0.5)),
+        ...     0.002, 0, 16, "final")
+        >>> Trial.from_dict(trial.to_dict()) == trial
+        True
+        >>> trial.setting
+        'alpha=0.7 C=0.5'
+    """
+
+    dataset: str
+    task: str
+    rho: float
+    draw: int
+    held_out: bool
+    depth: int
+    width: int
+    method: str
+    parameters: Parameters
+    lr: float
+    seed: int
+    epochs: int
+    role: str
+
+    @property
+    def key(self) -> str:
+        """The trial as a text that is the same for the same trial, in every process and version."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """What trials must share to be trained in one stack."""
+        return (
+            *(self.dataset, self.task, self.rho, self.draw, self.held_out),
+            *(self.depth, self.width, self.epochs, self.role),
+        )
+
+    @property
+    def setting(self) -> str:
+        """The parameters in words; empty for a loss without any."""
+        return " ".join(f"{name}={value:g}" for name, value in self.parameters)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {**asdict(self), "parameters": dict(self.parameters)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Trial:
+        """The trial that `to_dict` wrote."""
+        named = {**values, "parameters": tuple((name, float(x)) for name, x in values["parameters"].items())}
+        return cls(**named)
+
+
+def validation_share(task: str) -> float:
+    """The share of each category's training images that validates.
+
+    Deer and horses are fewer than ten classes, so that a tenth of them would say little.
+    """
+    return 0.2 if task == "pair" else 0.1
+
+
+def folder_name(trials: tuple[Trial, ...]) -> str:
+    """A short name for a stack of trials, decided by what they are."""
+    return hashlib.sha256("\n".join(trial.key for trial in trials).encode()).hexdigest()[:16]

@@ -1,0 +1,58 @@
+"""The paper's Appendix D: the accuracy of the minority, deer among horses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .deep.claims import beats_every_rival
+from .deep.printed import MINORITY
+from .deep.report import Column, Report, write_report
+from .deep.results import Result
+
+__all__ = ["REPORT", "run"]
+
+
+def claims(final: Sequence[Result], paper: Sequence[Result]) -> list[str]:
+    return [
+        *beats_every_rival(final, "minority_accuracy_linked", "minority accuracy after the link"),
+        *beats_every_rival(paper, "minority_accuracy", "minority accuracy by argmax", "best accuracy"),
+    ]
+
+
+REPORT = Report(
+    name="minority",
+    title="Accuracy of the minority: deer among horses",
+    experiment="deer-horse",
+    columns=(
+        Column("minority accuracy, link and prior", "minority_accuracy_linked", is_compared=True),
+        Column("minority accuracy, argmax", "minority_accuracy", is_compared=True),
+        Column("ACC, link and prior", "accuracy_linked", is_compared=True),
+        Column("ACC, argmax", "accuracy"),
+        Column("AUC", "roc_auc", is_compared=True),
+        Column("AUC, epoch chosen on validation", "roc_auc", "validation"),
+        Column("AUC, best epoch on the test set", "roc_auc", "test"),
+    ),
+    paper_columns=(
+        Column("minority accuracy, epoch with the best test ACC", "minority_accuracy", "best accuracy"),
+        Column("ACC, best epoch on the test set", "accuracy", "test"),
+        Column("minority accuracy, last epoch", "minority_accuracy"),
+        Column("minority accuracy, link and prior, last epoch", "minority_accuracy_linked"),
+    ),
+    printed=MINORITY,
+    drawn="minority_accuracy_linked",
+    drawn_title="minority accuracy after the link",
+    claims=claims,
+)
+
+
+def run(
+    out: Path, seed: int = 0, tell: Callable[[str], None] = lambda message: None, **options: Any
+) -> list[Path]:
+    """Train what is missing if `data` is given; write the table, its numbers and a figure.
+
+    Options are those of `write_report`: `data`, `dataset`, `size`, `minutes`, `device`, `stack`,
+    `results_only`.
+    """
+    return write_report(REPORT, out, seed, tell, **options)

@@ -1,0 +1,67 @@
+"""The paper's Table 2: losses against each other on images, a random half of the categories rare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .deep.claims import beats_every_rival, gain_grows, rivals_do_not_improve
+from .deep.printed import TABLE2
+from .deep.report import Column, Report, write_report
+from .deep.results import Result
+
+__all__ = ["REPORT", "run"]
+
+
+def claims(final: Sequence[Result], paper: Sequence[Result]) -> list[str]:
+    on_test = "best epoch on the test set"
+    return [
+        *beats_every_rival(final, "roc_auc", "AUC"),
+        *beats_every_rival(final, "accuracy_linked", "ACC after the link"),
+        *beats_every_rival(paper, "roc_auc", f"AUC, {on_test}", "test"),
+        *beats_every_rival(paper, "accuracy", f"ACC by argmax, {on_test}", "test"),
+        *(line for results in (final, paper) for line in gain_grows(results, "roc_auc", "AUC")),
+        *(line for results in (final, paper) for line in rivals_do_not_improve(results, "roc_auc", "AUC")),
+    ]
+
+
+REPORT = Report(
+    name="table2",
+    title="Table 2: half of the categories rare",
+    experiment="table2",
+    columns=(
+        Column("AUC, last epoch", "roc_auc", is_compared=True),
+        Column("AUC, epoch chosen on validation", "roc_auc", "validation"),
+        Column("AUC, best epoch on the test set", "roc_auc", "test"),
+        Column("ACC, argmax", "accuracy"),
+        Column("ACC, link and prior", "accuracy_linked", is_compared=True),
+        Column("minority accuracy, argmax", "minority_accuracy"),
+        Column("minority accuracy, link and prior", "minority_accuracy_linked"),
+        Column("opAUC, FPR <= 0.01", "partial_auc_0.01"),
+        Column("recall at FPR 0.01", "recall_0.01"),
+        Column("Brier score", "brier_linked", is_compared=True),
+    ),
+    paper_columns=(
+        Column("ACC, argmax, best epoch on the test set", "accuracy", "test"),
+        Column("AUC, best epoch on the test set", "roc_auc", "test"),
+        Column("ACC, last epoch", "accuracy"),
+        Column("ACC, link and prior, last epoch", "accuracy_linked"),
+        Column("AUC, last epoch", "roc_auc"),
+    ),
+    printed=TABLE2,
+    drawn="roc_auc",
+    drawn_title="AUC",
+    claims=claims,
+)
+
+
+def run(
+    out: Path, seed: int = 0, tell: Callable[[str], None] = lambda message: None, **options: Any
+) -> list[Path]:
+    """Train what is missing if `data` is given; write the table, its numbers and a figure.
+
+    Options are those of `write_report`: `data`, `dataset`, `size`, `minutes`, `device`, `stack`,
+    `results_only`.
+    """
+    return write_report(REPORT, out, seed, tell, **options)

@@ -1,0 +1,58 @@
+"""The paper's Table 4: all ten classes of CIFAR-10, with sizes that fall exponentially or in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .deep.claims import beats_every_rival
+from .deep.printed import TABLE4
+from .deep.report import Column, Report, write_report
+from .deep.results import Result
+
+__all__ = ["REPORT", "run"]
+
+
+def claims(final: Sequence[Result], paper: Sequence[Result]) -> list[str]:
+    return [
+        *beats_every_rival(final, "accuracy_linked", "accuracy after the link"),
+        *beats_every_rival(paper, "accuracy", "accuracy, best epoch on the test set", "test"),
+    ]
+
+
+REPORT = Report(
+    name="table4",
+    title="Table 4: several classes",
+    experiment="table4",
+    columns=(
+        Column("accuracy, link and prior", "accuracy_linked", is_compared=True),
+        Column("accuracy, argmax", "accuracy", is_compared=True),
+        Column("epoch chosen on validation, link and prior", "accuracy_linked", "validation"),
+        Column("best epoch on the test set, argmax", "accuracy", "test"),
+        Column("common half, link and prior", "common_accuracy_linked"),
+        Column("rare half, link and prior", "rare_accuracy_linked"),
+        Column("smallest class, link and prior", "minority_accuracy_linked"),
+        Column("Brier score", "brier_linked"),
+    ),
+    paper_columns=(
+        Column("accuracy, best epoch on the test set", "accuracy", "test"),
+        Column("accuracy, last epoch", "accuracy"),
+        Column("link and prior, last epoch", "accuracy_linked"),
+    ),
+    printed=TABLE4,
+    drawn="accuracy_linked",
+    drawn_title="accuracy after the link",
+    claims=claims,
+)
+
+
+def run(
+    out: Path, seed: int = 0, tell: Callable[[str], None] = lambda message: None, **options: Any
+) -> list[Path]:
+    """Train what is missing if `data` is given; write the table, its numbers and a figure.
+
+    Options are those of `write_report`: `data`, `dataset`, `size`, `minutes`, `device`, `stack`,
+    `results_only`.
+    """
+    return write_report(REPORT, out, seed, tell, **options)

@@ -1,0 +1,347 @@
+"""Tables and figures of the paper's experiments with nets, from journals whose numbers are known."""
+
+from __future__ import annotations
+
+import csv
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from scipy.stats import t
+
+from raresight.paper import reproduce
+from raresight.paper.deep.claims import beats_every_rival, gain_grows, rivals_do_not_improve
+from raresight.paper.deep.estimates import estimate, paired, standard_errors_apart
+from raresight.paper.deep.experiments import EXPERIMENTS, ablation_trials, cell_trials
+from raresight.paper.deep.journal import add_records, journal_path, read_records
+from raresight.paper.deep.metrics import BINARY_METRICS, CLASS_METRICS
+from raresight.paper.deep.printed import BRIER, MINORITY, TABLE2, TABLE4
+from raresight.paper.deep.results import chosen_settings, find_results, missing_lines
+from raresight.paper.deep.settings import SIZES, Setup
+from tiny_cifar import write_tiny_cifar10
+
+SHORT = Setup()
+# What a method adds to the AUC of cross entropy, and the luck of draw and seed, the same for all methods.
+GAIN = {"CE": -0.01, "TBL": 0.02, "TBL+LA": 0.03, "VS": 0.01}
+LUCK = {(0, 0): 0.0, (0, 1): 0.01, (0, 2): -0.01, (1, 0): 0.1, (1, 1): 0.13, (1, 2): 0.1}
+
+
+def record(trial, base):
+    """Three epochs, of which the second is best on validation rows and the first on the test set."""
+    names = CLASS_METRICS if trial.task in ("exponential", "step") else BINARY_METRICS
+    value = base + GAIN.get(trial.method, 0.0) + LUCK.get((trial.draw, trial.seed), 0.0)
+    if trial.method == "TBL+LA":
+        # Its own luck, too, so that its interval has a width.
+        value += {0: 0.003, 1: 0.0, 2: -0.003}.get(trial.seed, 0.0)
+    if trial.role == "search":
+        # The largest rate is best on validation rows, the smallest on the test set.
+        curve = {f"validation_{name}": [value + trial.lr] for name in names}
+        curve |= {f"test_{name}": [value - trial.lr] for name in names}
+    else:
+        sign = {name: -1 if "brier" in name else 1 for name in names}
+        curve = {
+            f"test_{name}": [value + 0.02 * sign[name], value + 0.01 * sign[name], value] for name in names
+        }
+        if trial.held_out:
+            curve |= {f"validation_{name}": [value, value + 0.01 * sign[name], value] for name in names}
+    facts = {"device": "H200", "precision": "bf16", "clip": 5.0, "frozen": None, "class_counts": [9, 1]}
+    return {"trial": trial.to_dict(), "curve": curve, **facts}
+
+
+def write_journal(folder, name, setup=SHORT, *, base=0.7, leave_out=lambda trial: False):
+    """A journal with all trials of an experiment at one size, but those left out."""
+    experiment, finished = EXPERIMENTS[name], {}
+    journal = journal_path(folder / "deep", name, setup.dataset)
+    if journal.exists():
+        finished.update(read_records(journal))
+    for cell in experiment.cells:
+        for _ in range(2):  # the second time the final trials are known
+            new = []
+            for trials in cell_trials(experiment, cell, setup, finished).values():
+                new += [
+                    record(trial, base)
+                    for trial in trials
+                    if trial.key not in finished and not leave_out(trial)
+                ]
+            add_records(journal, new)
+            finished = read_records(journal)
+    return finished
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def one(rows, **wanted):
+    (found,) = [row for row in rows if all(row[key] == str(value) for key, value in wanted.items())]
+    return found
+
+
+# ---- numbers -----------------------------------------------------------------------------------
+
+
+def test_the_interval_of_paired_differences_by_hand():
+    mine = {
+        at: 0.5 + luck + extra for (at, luck), extra in zip(LUCK.items(), (0, 3, 6, 0, 1, 5), strict=True)
+    }
+    reference = {at: 0.5 + luck for at, luck in LUCK.items()}
+    found = paired(mine, reference)
+    assert (found.mean, found.count) == (pytest.approx(2.5), 6)
+    # Deviations from the means of the draws, 3 and 2: -3, 0, 3 and -2, -1, 3; 6 - 2 degrees of freedom.
+    assert found.deviation == pytest.approx(math.sqrt(32 / 4))
+    half = t.ppf(0.975, 4) * math.sqrt(8 / 6)
+    assert (found.low, found.high) == (pytest.approx(2.5 - half), pytest.approx(2.5 + half))
+    alone = estimate({(0, 0): 1.0})
+    assert (alone.mean, alone.low, alone.high) == (1.0, -math.inf, math.inf)
+    assert math.isnan(estimate({}).mean)
+    assert paired({(0, 0): 1.0, (0, 1): 2.0}, {(0, 1): 1.5}).mean == 0.5
+
+
+def test_the_papers_numbers_are_copied_right():
+    assert TABLE2["cifar10", "halves", 0.01, "roc_auc", "TBL"].mean == pytest.approx(0.8641)
+    assert TABLE2["cifar10", "halves", 0.05, "accuracy", "LDAM"].deviation == pytest.approx(0.01761)
+    assert TABLE2["cifar100", "halves", 0.1, "accuracy", "CE"].mean == pytest.approx(0.6178)
+    assert TABLE2["tinyimagenet", "halves", 0.01, "roc_auc", "VS"].mean == pytest.approx(0.5337)
+    assert TABLE4["cifar10", "step", 0.01, "accuracy", "VS"].mean == pytest.approx(0.8016)
+    assert TABLE4["cifar10", "exponential", 0.1, "accuracy", "Poly"].deviation == pytest.approx(0.0013)
+    assert BRIER["cifar10", "pair", 0.01, "brier", "Focal"].mean == 0.151
+    assert MINORITY["cifar10", "pair", 0.05, "minority_accuracy", "TBL"].mean == 0.868
+    assert (len(TABLE2), len(TABLE4), len(BRIER), len(MINORITY)) == (108, 20, 15, 3)
+    # In Table 2 TBL has the best mean of every column, as the paper says.
+    for key, printed in TABLE2.items():
+        assert printed.mean <= TABLE2[*key[:4], "TBL"].mean
+
+
+def test_table2_from_a_journal(tmp_path):
+    finished = write_journal(tmp_path, "table2")
+    told = []
+    paths = reproduce("table2", tmp_path, tell=told.append)
+    assert [path.name for path in paths] == [f"table2-cifar10.{kind}" for kind in ("csv", "md", "svg", "png")]
+    assert told == []
+    rows = rows_of(paths[0])
+    chosen = {"settings": "chosen on validation", "rho": 0.01, "metric": "roc_auc"}
+    mean_luck = sum(LUCK.values()) / 6
+    last = one(rows, **chosen, method="TBL+LA", when="last")
+    assert float(last["mean"]) == pytest.approx(0.73 + mean_luck)
+    assert float(last["difference"]) == pytest.approx(0.03)
+    # The luck of draw and seed is the same for both and drops out; its own, of +-0.003, stays.
+    half = t.ppf(0.975, 4) * math.sqrt(4 * 0.003**2 / 4 / 6)
+    assert float(last["high"]) - 0.03 == pytest.approx(half)
+    assert (last["epochs"], last["size"], last["trainings"], last["setting"]) == (
+        "14", "short", "6", "alpha=0.7 C=0.5 lr=0.02",
+    )  # fmt: skip
+    for when, more in (("validation", 0.01), ("test", 0.02), ("best accuracy", 0.02)):
+        found = one(rows, **chosen, method="CE+LA", when=when)
+        assert float(found["mean"]) == pytest.approx(0.7 + mean_luck + more)
+    brier = one(rows, **{**chosen, "metric": "brier_linked"}, method="CE+LA", when="test")
+    assert float(brier["mean"]) == pytest.approx(0.7 + mean_luck - 0.02)
+    # The paper's setting: one draw, no validation rows; the paper's 86.41 +- 0.063 beside it.
+    paper = {**chosen, "settings": "paper's setting", "method": "TBL"}
+    assert not [row for row in rows if row["settings"] == "paper's setting" and row["when"] == "validation"]
+    found = one(rows, **paper, when="test")
+    assert (float(found["mean"]), float(found["paper"])) == (pytest.approx(0.74), pytest.approx(0.8641))
+    error = math.hypot(0.01 / math.sqrt(3), 0.00063 / math.sqrt(3))
+    assert float(found["standard_errors_apart"]) == pytest.approx((0.74 - 0.8641) / error)
+    assert standard_errors_apart(estimate({(0, 0): 1.0}), 1.0, None, 3) != 0
+    text = paths[1].read_text()
+    assert "**halves, rho 0.01 (shortened, 14 of 250 epochs)**" in text
+    assert "| TBL+LA | alpha=0.7 C=0.5 lr=0.02 (the test set would choose alpha=0.7 C=0.5 lr=0.002) |" in text
+    assert "78.50 (**+3.00** [+2.66, +3.34])" in text
+    assert "AUC, best epoch on the test set" in text
+    assert "The largest rate tried, 0.02, was chosen 27 times of 27." in text
+    assert "| 74.00 ± 1.00 | 86.41 ± 0.06 | -21.5 SE |" in text
+    assert "Not trained yet" not in text
+    result = find_results(EXPERIMENTS["table2"], SHORT, finished, "final")[0]
+    assert {one.lr for one in chosen_settings(result, finished, "validation").values()} == {0.02}
+    assert {one.lr for one in chosen_settings(result, finished, "test").values()} == {0.002}
+
+
+def test_claims_are_judged_by_their_intervals(tmp_path):
+    finished = write_journal(tmp_path, "table2")
+    results = find_results(EXPERIMENTS["table2"], SHORT, finished, "final")
+    line = beats_every_rival(results, "roc_auc", "AUC")[0]
+    # The best rival is VS, 0.01 above cross entropy.
+    assert "against the best rival, VS: TBL +1.00 [+1.00, +1.00]: held" in line
+    assert "TBL+LA +2.00 [+1.66, +2.34]: held" in line
+    # A small Brier score is good, and theirs is the largest.
+    assert (
+        "CE: TBL +0.030 [+0.030, +0.030]: the opposite" in beats_every_rival(results, "brier_linked", "B")[0]
+    )
+    assert "VS +1.00" in rivals_do_not_improve(results, "roc_auc", "AUC")[0]
+    assert "TBL+LA's gain" in (grows := gain_grows(results, "roc_auc", "AUC"))[1]
+    assert grows[1].endswith("cannot be told.")
+    lower = dict(finished)
+    for key, found in finished.items():
+        if (
+            found["trial"]["rho"] == 0.1
+            and found["trial"]["method"] == "TBL"
+            and found["trial"]["role"] == "final"
+        ):
+            curve = {name: [value - 0.015 for value in column] for name, column in found["curve"].items()}
+            lower[key] = {**found, "curve": curve}
+    results = find_results(EXPERIMENTS["table2"], SHORT, lower, "final")
+    assert "the change +1.50 with a standard error of 0.00: held" in gain_grows(results, "roc_auc", "AUC")[0]
+
+
+def test_a_cell_is_shown_at_the_longest_size_it_has(tmp_path):
+    full = replace(SHORT, size=SIZES["full"])
+    write_journal(tmp_path, "table2")
+    write_journal(tmp_path, "table2", full, base=0.8, leave_out=lambda trial: trial.rho != 0.01)
+    rows = rows_of(reproduce("table2", tmp_path)[0])
+    epochs = {(row["rho"], row["settings"]): row["epochs"] for row in rows}
+    assert epochs["0.01", "chosen on validation"] == epochs["0.01", "paper's setting"] == "250"
+    assert epochs["0.1", "chosen on validation"] == "14"
+    text = (tmp_path / "table2-cifar10.md").read_text()
+    assert "**halves, rho 0.01 (full length)**" in text
+    assert "**halves, rho 0.1 (shortened, 14 of 250 epochs)**" in text
+    # Asked for at full length, it says what is missing there.
+    reproduce("table2", tmp_path, tell=(told := []).append, size="full")
+    assert "missing: halves, rho 0.1: 126 of 126 search trainings of 50 epochs" in told
+
+
+def test_what_is_missing_is_listed(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"table4 has no complete cell yet; missing are exponential, rho 0\.01: 45 of 45"
+    ):
+        reproduce("table4", tmp_path)
+
+    def is_lost(trial):
+        return trial.rho == 0.05 and trial.role == "final" and trial.seed == 2 and trial.method == "VS"
+
+    finished = write_journal(tmp_path, "table2", leave_out=is_lost)
+    lines = missing_lines(EXPERIMENTS["table2"], SHORT, finished)
+    assert lines == ["halves, rho 0.05: 2 of 54 final trainings of 14 epochs"]
+    paths = reproduce("table2", tmp_path, tell=(told := []).append)
+    assert told == [f"missing: {lines[0]}"]
+    assert f"Not trained yet:\n\n* {lines[0]}" in paths[1].read_text()
+    shown = {(row["settings"], row["rho"]) for row in rows_of(paths[0])}
+    assert ("chosen on validation", "0.05") not in shown
+    assert ("paper's setting", "0.05") in shown
+
+
+def test_trainings_that_failed_are_counted(tmp_path):
+    finished = write_journal(tmp_path, "table2")
+    journal = journal_path(tmp_path / "deep", "table2", "cifar10")
+    journal.unlink()
+    for key, found in finished.items():
+        trial = found["trial"]
+        if (trial["method"], trial["role"], trial["draw"], trial["seed"]) == ("TBL", "final", 1, 2):
+            curve = {name: [*column[:-1], None] for name, column in found["curve"].items()}
+            finished[key] = {**found, "curve": curve, "frozen": "loss not finite at epoch 3, step 1"}
+    add_records(journal, list(finished.values()))
+    paths = reproduce("table2", tmp_path)
+    row = one(
+        rows_of(paths[0]),
+        settings="chosen on validation",
+        rho=0.01,
+        metric="roc_auc",
+        method="TBL",
+        when="last",
+    )
+    assert (row["not_finite"], row["trainings"]) == ("1", "5")
+    assert float(row["difference"]) == pytest.approx(0.02)
+    assert "| TBL (1 not finite) |" in paths[1].read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "experiment", "text"),
+    [
+        ("table4", "table4", "### Table 4: several classes"),
+        ("minority", "deer-horse", "minority accuracy, epoch with the best test ACC | paper | apart"),
+        ("brier", "deer-horse", "sigmoid(z), best epoch on the test set | paper | apart"),
+    ],
+)
+def test_the_other_tables(tmp_path, name, experiment, text):
+    write_journal(tmp_path, experiment)
+    paths = reproduce(name, tmp_path)
+    assert [path.suffix for path in paths] == [".csv", ".md", ".svg", ".png"]
+    page = paths[1].read_text()
+    assert text in page
+    assert "TBL has the best" in page
+    printed = [row for row in rows_of(paths[0]) if row["paper"]]
+    assert printed
+    if name == "brier":
+        assert "0.145" in page
+        assert not any(row["standard_errors_apart"] for row in printed)
+
+
+def test_the_choice_of_c(tmp_path):
+    experiment = EXPERIMENTS["ablation-c"]
+    with pytest.raises(ValueError, match="ablation-c has no complete cell yet"):
+        reproduce("ablation-c", tmp_path)
+    records = []
+    for trial in ablation_trials(experiment, experiment.cells[0], SHORT):
+        # The parabola has its top at C = 0.5.
+        value = 0.8 - 0.1 * (dict(trial.parameters)["C"] - 0.5) ** 2 + LUCK[trial.draw, trial.seed]
+        curve = {f"test_{name}": [value + 0.01, value] for name in BINARY_METRICS}
+        records.append({"trial": trial.to_dict(), "curve": curve, "frozen": None})
+    add_records(journal_path(tmp_path / "deep", "ablation-c", "cifar10"), records)
+    paths = reproduce("ablation-c", tmp_path)
+    assert [path.name for path in paths] == [
+        f"ablation-c-cifar10.{kind}" for kind in ("csv", "md", "svg", "png")
+    ]
+    row = one(rows_of(paths[0]), method="TBL", lr=0.002, C=0.3, metric="roc_auc", when="last")
+    assert float(row["difference_to_C_0"]) == pytest.approx(0.1 * (0.25 - 0.04))
+    text = paths[1].read_text()
+    assert (
+        "TBL, lr 0.002: AUC is better at C = 0.3 than at C = 0: +2.10 [+2.10, +2.10]: held; the largest "
+        "mean is at C = 0.5." in text
+    )
+    assert text.count("\n| 0.75 |") == 4
+
+
+def test_options_of_another_part_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="table2 takes no repeats; its options are data, dataset"):
+        reproduce("table2", tmp_path, repeats=3)
+    with pytest.raises(ValueError, match="table2 takes no seed"):
+        reproduce("table2", tmp_path, seed=1)
+    with pytest.raises(ValueError, match="fraud takes no minutes"):
+        reproduce("fraud", tmp_path, minutes=3)
+    with pytest.raises(ValueError, match="size must be one of"):
+        reproduce("brier", tmp_path, size="huge")
+
+
+def test_nothing_is_trained_twice_by_the_command(tmp_path):
+    from typer.testing import CliRunner
+
+    from raresight.cli import app
+
+    data = write_tiny_cifar10(tmp_path / "images", train_images=5, test_images=1)
+    write_journal(tmp_path, "table2")
+    journal = journal_path(tmp_path / "deep", "table2", "cifar10")
+    before = journal.read_bytes()
+    told = []
+    reproduce("table2", tmp_path, tell=told.append, data=data, complete=False, device="cpu")
+    assert [text.split(" trained")[0] for text in told] == ["table2: 0"]
+    assert journal.read_bytes() == before
+    plan = CliRunner().invoke(app, ["paper", "brier", "--plan", "--size", "full"])
+    assert plan.exit_code == 0
+    assert plan.output.splitlines()[2].split()[:3] == ["deer-horse", "search", "366"]
+    arguments = ["paper", "table2", "--results-only", "--rho", "0.01", "--out", str(tmp_path)]
+    shown = CliRunner().invoke(app, [*arguments, "--data", str(data), "--size", "short"])
+    assert shown.exit_code == 0
+    assert shown.stdout.split()[0].endswith("table2-cifar10.csv")
+    refused = CliRunner().invoke(app, ["paper", "table1", "--plan"])
+    assert "only table2, table4, ablation-c, minority, brier have a plan" in str(refused.exception)
+    with pytest.raises(ValueError, match="deer-horse is about the deer and horses of cifar10"):
+        reproduce("brier", tmp_path, dataset="cifar100")
+
+
+def test_tables_are_written_without_torch(tmp_path):
+    write_journal(tmp_path, "table4")
+    script = f"""
+import sys
+sys.argv = ["raresight", "paper", "table4", "--results-only", "--out", {str(tmp_path)!r}]
+from raresight.cli import main
+try:
+    main()
+finally:
+    print("torch" in sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    *paths, has_torch = run.stdout.split()
+    assert (len(paths), has_torch) == (4, "False")

@@ -1,0 +1,203 @@
+"""What is trained in the paper's experiments with nets: trials, their identity, counts and losses."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from raresight.losses import LDAM, LogitAdjusted, VectorScaling
+from raresight.paper.deep.__main__ import main
+from raresight.paper.deep.choice import choose
+from raresight.paper.deep.experiments import (
+    EXPERIMENTS,
+    SEARCH_SEED,
+    SEEDS,
+    Cell,
+    cell_trials,
+    known_trials,
+    search_trials,
+)
+from raresight.paper.deep.methods import METHODS, build_loss, candidates, is_cosine, paper_parameters
+from raresight.paper.deep.plan import plan, stack_seconds
+from raresight.paper.deep.settings import DATASETS, SIZES, Setup, Trial, folder_name, size_of
+
+SETUP = Setup()
+
+
+def record(trial, validation, test=0.5, frozen=None):
+    curve = {"validation_roc_auc": [validation], "test_roc_auc": [test]}
+    return {"trial": trial.to_dict(), "curve": curve, "frozen": frozen}
+
+
+def searched(validation):
+    """A finished search of the first cell of Table 2, with a validation AUC for each trial."""
+    experiment = EXPERIMENTS["table2"]
+    trials = search_trials(experiment, experiment.cells[0], SETUP)
+    return {trial.key: record(trial, validation(trial), test=1 - validation(trial)) for trial in trials}
+
+
+def test_a_trial_is_the_same_after_a_file():
+    for trial in search_trials(EXPERIMENTS["table2"], Cell("halves", 0.01), SETUP):
+        read = Trial.from_dict(json.loads(json.dumps(trial.to_dict())))
+        assert read == trial
+        assert read.key == trial.key
+
+
+def test_what_decides_a_result_decides_the_key():
+    trial = search_trials(EXPERIMENTS["table2"], Cell("halves", 0.01), SETUP)[-1]
+    changes = {
+        "dataset": "cifar100", "task": "pair", "rho": 0.02, "draw": 7, "held_out": False, "depth": 20,
+        "width": 8, "method": "TBL", "parameters": (("alpha", 0.5), ("C", 0.5)), "lr": 0.1, "seed": 9,
+        "epochs": 3, "role": "final",
+    }  # fmt: skip
+    assert changes.keys() == trial.to_dict().keys()
+    keys = {replace(trial, **{name: value}).key for name, value in changes.items()}
+    assert len(keys | {trial.key}) == len(changes) + 1
+    # Written down: a journal of today must be read tomorrow.
+    one = Trial(
+        "cifar10", "pair", 0.01, 1, True, 32, 16, "VS", (("tau", 1.25), ("gamma", 0.2)), 0.02, 2, 16, "final"
+    )
+    assert one.key == (
+        '{"dataset":"cifar10","depth":32,"draw":1,"epochs":16,"held_out":true,"lr":0.02,"method":"VS",'
+        '"parameters":{"gamma":0.2,"tau":1.25},"rho":0.01,"role":"final","seed":2,"task":"pair","width":16}'
+    )
+    assert folder_name((one,)) != folder_name((one, one))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "counts"),
+    [
+        # 3 parameter-free losses and 6 with 2 settings, 3 rates, 2 draws, 3 cells; 9 losses x 3 seeds.
+        ("table2", "short", {"search": 270, "final": 162, "paper": 81}),
+        ("table2", "full", {"search": 378, "final": 162, "paper": 81}),
+        ("table4", "short", {"search": 180, "final": 108, "paper": 108}),
+        ("deer-horse", "medium", {"search": 270, "final": 162, "paper": 81}),
+        ("ablation-c", "full", {"ablation": 8 * 2 * 2 * 3 * 2}),
+    ],
+)
+def test_planned_trainings(name, size, counts):
+    setup = Setup(size=SIZES[size])
+    lines = plan(name, setup)
+    assert {line.role: line.trainings for line in lines} == counts
+    # What is planned is what is trained.
+    experiment, finished = EXPERIMENTS[name], {}
+    for trial in list(known_trials(experiment, setup, {})):
+        curve = {f"validation_{experiment.choose_by}": [trial.lr]}
+        finished[trial.key] = {"trial": trial.to_dict(), "curve": curve, "frozen": None}
+    trained = list(known_trials(experiment, setup, finished))
+    assert len({trial.key for trial in trained}) == len(trained) == sum(counts.values())
+
+
+def test_short_experiments_fit_into_half_an_hour_of_a_gpu():
+    minutes = {name: sum(line.minutes for line in plan(name, SETUP)) for name in EXPERIMENTS}
+    assert minutes["table2"] < 13
+    assert minutes["table4"] < 9
+    assert minutes["deer-horse"] + minutes["ablation-c"] < 7
+    full = sum(line.minutes for line in plan("table2", Setup(size=SIZES["full"])))
+    assert full > 8 * minutes["table2"]
+
+
+def test_the_cost_of_a_stack_agrees_with_what_was_measured():
+    trial = Trial("cifar10", "halves", 0.01, 0, False, 32, 16, "CE", (), 0.002, 0, 250, "search")
+    # 16 nets for 250 epochs over 25,000 images: 8 minutes (docs/deep.md).
+    assert stack_seconds([trial] * 16) == pytest.approx(480, rel=0.1)
+    deep = replace(trial, dataset="cifar100", depth=44)
+    assert stack_seconds([deep] * 16) / stack_seconds([trial] * 16) == pytest.approx(0.82 / 0.60, rel=0.05)
+
+
+def test_no_loss_has_more_tries_than_another():
+    for count in (2, 3):
+        for dataset, task, rho in (("cifar10", "halves", 0.01), ("cifar100", "halves", 0.01),
+                                   ("tinyimagenet", "halves", 0.05), ("cifar10", "pair", 0.05)):  # fmt: skip
+            found = {method: candidates(method, dataset, task, rho, count) for method in METHODS}
+            for method, settings in found.items():
+                assert settings[0] == paper_parameters(method, dataset, task, rho)
+                assert len(set(settings)) == (count if settings[0] else 1), method
+    assert all(data.paper_lr in data.lrs for data in DATASETS.values())
+
+
+def test_seeds_of_the_search_are_not_reported():
+    trials = list(known_trials(EXPERIMENTS["table2"], SETUP, searched(lambda trial: 0.5)))
+    for trial in trials:
+        assert (trial.seed == SEARCH_SEED) == (trial.role == "search")
+        assert trial.held_out == (trial.role != "paper")
+    assert SEARCH_SEED not in SEEDS
+
+
+def test_settings_are_chosen_on_validation_rows_and_over_all_draws():
+    def validation(trial):
+        # The second rate is best on average, the third in the first draw, the first on the test set.
+        return {0.002: 0.6, 0.006: 0.8, 0.02: 0.9 if trial.draw == 0 else 0.5}[trial.lr]
+
+    finished = searched(validation)
+    cell = EXPERIMENTS["table2"].cells[0]
+    trials = cell_trials(EXPERIMENTS["table2"], cell, SETUP, finished)
+    assert {trial.lr for trial in trials["final"]} == {0.006}
+    assert {trial.lr for trial in trials["paper"]} == {0.002}
+    assert {chosen.lr for chosen in choose(list(finished.values()), "test_roc_auc").values()} == {0.002}
+    assert choose(list(finished.values()), "validation_roc_auc")["TBL"].value == pytest.approx(0.8)
+    # One trial less, and nothing is chosen yet.
+    first = next(iter(finished))
+    del finished[first]
+    assert "final" not in cell_trials(EXPERIMENTS["table2"], cell, SETUP, finished)
+
+
+def test_a_setting_that_fails_is_not_chosen():
+    finished = searched(lambda trial: trial.lr)
+    best = [
+        key for key, found in finished.items() if found["trial"]["lr"] == 0.02 and found["trial"]["draw"] == 1
+    ]
+    for key in best:
+        finished[key] = {**finished[key], "frozen": "loss not finite at epoch 3, step 1"}
+    assert {chosen.lr for chosen in choose(list(finished.values()), "validation_roc_auc").values()} == {0.006}
+    undefined = [{**found, "curve": {"validation_roc_auc": [None]}} for found in finished.values()]
+    assert choose(undefined, "validation_roc_auc")["CE"].value == -math.inf
+
+
+def test_losses_know_the_counts_of_their_training_rows():
+    counts = (950, 50)
+    losses = {m: build_loss(m, paper_parameters(m, "cifar10", "halves", 0.05), counts) for m in METHODS}
+    adjusted = {method for method, loss in losses.items() if isinstance(loss, LogitAdjusted)}
+    assert adjusted == {"CE+LA", "Focal+LA", "Poly+LA", "alpha+LA", "TBL+LA"}
+    assert all(losses[method].prior == pytest.approx(0.05) for method in adjusted)
+    assert losses["LDAM-DRW"] == LDAM(counts)
+    assert [method for method in METHODS if is_cosine(method)] == ["LDAM-DRW"]
+    # Written out: l(1, z) = log(1 + exp(-tau log rho - delta z)), l(0, z) = log(1 + exp(tau log rho + z)).
+    z, rho = np.array([-1.0, 2.0]), 50 / 950
+    vs = losses["VS"]
+    assert isinstance(vs, VectorScaling)
+    positive = np.log1p(np.exp(-1.25 * np.log(rho) - rho**0.2 * z))
+    assert vs.value(z, np.ones(2)) == pytest.approx(positive)
+    assert vs.value(z, np.zeros(2)) == pytest.approx(np.log1p(np.exp(1.25 * np.log(rho) + z)))
+    several = (500, 100, 20)
+    for method in METHODS:
+        loss = build_loss(method, paper_parameters(method, "cifar10", "step", 0.01), several)
+        assert loss.n_classes in (None, 3), method
+    with pytest.raises(ValueError, match="method must be one of CE, CE\\+LA"):
+        build_loss("Hinge", (), counts)
+
+
+def test_sizes_and_sets_are_checked():
+    assert size_of("3, 5").final_epochs == 5
+    for text in ("long", "3", "0,5", "3,5,7"):
+        with pytest.raises(ValueError, match="size must be one of short, medium, full"):
+            size_of(text)
+    with pytest.raises(ValueError, match="dataset must be one of cifar10"):
+        Setup("mnist")
+    assert [Setup(name).layers for name in DATASETS] == [32, 44, 56]
+
+
+def test_the_plan_is_printed(capsys):
+    assert main(["--experiment", "table4", "ablation-c", "--plan", "--size", "full"]) == 0
+    text = capsys.readouterr().out
+    assert "ResNet-32, size full" in text
+    assert [line.split()[:4] for line in text.splitlines()[2:-1]] == [
+        ["table4", "search", "252", "50"],
+        ["table4", "final", "108", "250"],
+        ["table4", "paper", "108", "250"],
+        ["ablation-c", "ablation", "192", "250"],
+    ]
