@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from boosting.boosting_tables import rare_table
 from raresight.boosting import LightGBMClassifier, XGBoostClassifier
-from raresight.boosting.level import level_shift, shifted
+from raresight.common.level import level_shift, shifted
 
 
 def two_columns(log_odds):

@@ -9,7 +9,7 @@ import pytest
 
 from boosting.boosting_tables import rare_table
 from raresight.boosting import LightGBMClassifier, XGBoostClassifier
-from raresight.boosting.model_files import digest_of
+from raresight.common.json_values import digest_of
 from raresight.losses import ClassWeighted, LogitAdjusted
 from raresight.metrics.eval_metrics import lightgbm_metric, xgboost_metric
 

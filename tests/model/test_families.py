@@ -26,8 +26,14 @@ LOSSES = (
     "ldam(class_counts=(2850,150))",
     "vectorscaling(delta=0.5)",
 )
+SHALLOW = ("linear", "lightgbm", "xgboost")
 BOOSTERS = ("lightgbm", "xgboost")
-FEW = {"linear": (), "lightgbm": (("n_estimators", 30),), "xgboost": (("n_estimators", 30),)}
+FEW = {
+    "linear": (),
+    "lightgbm": (("n_estimators", 30),),
+    "xgboost": (("n_estimators", 30),),
+    "deep": (("epochs", 5), ("learning_rate", 0.01), ("width", 32)),
+}
 
 
 def small(family: str, loss: str = "tbl", **parameters) -> Candidate:
@@ -93,7 +99,8 @@ def test_categories_that_training_rows_lack_count_as_missing(family):
     assert np.isfinite(fitted.log_odds(unseen)).all()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# tests/deep/test_weights.py has those of nets, whose batches are other ones where rows are repeated.
+@pytest.mark.parametrize("family", SHALLOW)
 def test_weights_count_as_repetitions(family):
     X, y, categorical, n_categories = coded_table(2000, categories=family == "linear")
     repeats = np.random.default_rng(0).integers(1, 4, len(y)) if family == "linear" else np.full(len(y), 3)
@@ -197,6 +204,10 @@ def test_seeds_and_threads_reproduce_exactly(family):
     candidate = small(family, **share)
     one, same = (fit(candidate, table, seed=3).log_odds(table.X) for _ in range(2))
     assert np.array_equal(one, same)
+    if family == "deep":
+        # Two threads cost nets of this size many times what they save, most of all on a busy machine.
+        assert not np.array_equal(one, fit(candidate, table, seed=4).log_odds(table.X))
+        return
     two, again = (fit(candidate, table, seed=3, threads=2).log_odds(table.X) for _ in range(2))
     assert np.array_equal(two, again)
     if share:

@@ -18,7 +18,7 @@ import pytest
 from scipy.special import expit
 
 from model.model_tables import plain_columns
-from raresight.boosting.model_files import digest_of
+from raresight.common.json_values import digest_of
 from raresight.data.schema import Schema, learn_schema
 from raresight.model.candidate import FAMILIES, Candidate
 from raresight.model.families import fit_candidates
@@ -30,12 +30,15 @@ PARTS = {
     "linear": ["linear.json"],
     "lightgbm": ["lightgbm.txt", "lightgbm.txt.raresight.json"],
     "xgboost": ["xgboost.ubj", "xgboost.ubj.raresight.json"],
+    "deep": ["deep.json", "deep.safetensors"],
 }
+FEW = {"linear": (), "deep": (("epochs", 5), ("learning_rate", 0.01), ("width", 32))}
+LIBRARIES = {"lightgbm": "lightgbm", "xgboost": "xgboost", "deep": "torch"}
 PER_PART = [(family, part) for family in FAMILIES for part in PARTS[family]]
 
 
 def make(family: str, **changes) -> Model:
-    candidate = Candidate(family, "tbl", () if family == "linear" else (("n_estimators", 20),))
+    candidate = Candidate(family, "tbl", FEW.get(family, (("n_estimators", 20),)))
     X, y = SCHEMA.matrix(TABLE), SCHEMA.labels(TABLE)
     (fitted,) = fit_candidates([candidate], X, y, SCHEMA.categorical, SCHEMA.n_categories)
     facts = {"metrics": {"recall": np.float64(0.5), "nothing": float("nan")}, "data": {"fingerprint": "ab12"}}
@@ -92,7 +95,7 @@ def test_the_description_says_what_the_model_is(family, saved):
     assert described["loss"] == "tbl(alpha=0.8,C=0.5)"
     assert "inverse link of tbl(alpha=0.8,C=0.5)" in described["link"]
     assert {"raresight", "python", "numpy"} <= set(described["versions"])
-    assert family == "linear" or any(name.startswith(family) for name in described["versions"])
+    assert family == "linear" or any(name.startswith(LIBRARIES[family]) for name in described["versions"])
     assert set(described["parts"]) == set(PARTS[family])
     assert Schema.from_dict(described["schema"]) == SCHEMA
 

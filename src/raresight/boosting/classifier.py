@@ -13,28 +13,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from ..losses import Loss, parse
-from ..losses._numpy_ops import NumpyOps
-from ..losses.for_classes import loss_for_classes
-from ..metrics.eval_metrics import EvalMetric
-from ._library import import_library
-from .defaults import Limits, limits_of
-from .gradients import Gradients
-from .labels import encode, encode_known, read_targets, shares_of
-from .level import level_shift, shifted
-from .metrics import evaluation_metric
-from .model_files import (
-    check_description,
-    pack_parameters,
-    pack_values,
-    read_model,
-    side_file,
-    unpack_values,
-    write_model,
-)
-from .objective import hessian_factor
-from .start import Start, start_of
-from .tables import (
+from ..common.json_values import pack_parameters, pack_values, unpack_values
+from ..common.labels import encode, encode_known, read_targets, shares_of
+from ..common.level import level_shift, shifted
+from ..common.posterior import log_posterior, two_columns
+from ..common.tables import (
     Categories,
     apply_categories,
     categorical_columns,
@@ -44,6 +27,21 @@ from .tables import (
     learn_categories,
     read_table,
 )
+from ..losses import Loss, parse
+from ..losses.for_classes import loss_for_classes
+from ..metrics.eval_metrics import EvalMetric
+from ._library import import_library
+from .defaults import Limits, limits_of
+from .gradients import Gradients
+from .metrics import evaluation_metric
+from .model_files import (
+    check_description,
+    read_model,
+    side_file,
+    write_model,
+)
+from .objective import hessian_factor
+from .start import Start, start_of
 
 Array = np.ndarray[Any, Any]
 
@@ -281,7 +279,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "classes_": classes,
             "booster_": trained.booster,
             "start_score_": start.scores[0] if n_scores == 1 else np.array(start.scores),
-            "log_odds_shift_": level_shift(_log_posterior(loss, trained.scores), shares, weights)[1:],
+            "log_odds_shift_": level_shift(log_posterior(loss, trained.scores), shares, weights)[1:],
             "best_iteration_": trained.best_iteration,
             "evals_result_": trained.evals_result,
             "_categories": categories,
@@ -370,9 +368,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Logarithms of the calibrated probabilities, accurate where a probability is tiny."""
         check_is_fitted(self)
         if len(self.classes_) == 2:
-            return _two_columns(self.predict_log_odds(X))
-        log_posterior = _log_posterior(self.loss_, self.decision_function(X))
-        return shifted(log_posterior, np.append(0.0, self.log_odds_shift_))
+            return two_columns(self.predict_log_odds(X))
+        found = log_posterior(self.loss_, self.decision_function(X))
+        return shifted(found, np.append(0.0, self.log_odds_shift_))
 
     def predict(self, X: Any) -> Array:
         """The class on whose side the raw score is, z > 0 for the positive one; of K the highest score.
@@ -491,20 +489,6 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _booster_from(self, content: bytes) -> Any: ...
-
-
-def _log_posterior(loss: Loss, scores: Array) -> Array:
-    """What the loss's link makes of raw scores, (n, K)."""
-    scores = scores.astype(np.float64)
-    if scores.ndim == 1:
-        return _two_columns(loss.log_odds(scores))
-    with NumpyOps.guard():
-        return np.asarray(loss._class_log_posterior(NumpyOps, scores))
-
-
-def _two_columns(log_odds: Array) -> Array:
-    """log(1 - p) and log(p)."""
-    return np.asarray(-np.logaddexp(0.0, np.stack([log_odds, -log_odds], axis=1)))
 
 
 def first_given(native: dict[str, Any], names: tuple[str, ...]) -> bool:

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..common.tables import is_sparse
 from ..metrics.eval_metrics import EvalMetric, xgboost_metric
 from ._library import import_library
 from .classifier import BoostedClassifier, Part, Run, Trained, first_given
 from .objective import fixed_objective
-from .tables import is_sparse
 
 Array = np.ndarray[Any, Any]
 
@@ -34,7 +34,7 @@ class XGBoostClassifier(BoostedClassifier):
     which is stored in the model as XGBoost's `base_score`: after `save`, plain XGBoost predicts the same raw
     scores from the model file alone. `predict_proba` applies the loss's link, so its probabilities are
     calibrated whatever the loss, and shifts the log-odds by a constant that makes the mean probability of the
-    training rows their share of positives (see `raresight.boosting.level`). With `loss="crossentropy"` the
+    training rows their share of positives (see `raresight.common.level`). With `loss="crossentropy"` the
     trees are those of `binary:logistic` started at the same constant, or of `multi:softprob`.
 
     Defaults that differ from XGBoost's scale with the loss's curvature at the start; see

@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..common.class_weights import class_weights
 from ..losses import Loss
 from ..metrics.scorers import scorer
-from .class_weights import class_weights
 from .estimator import LinearClassifier
 from .labels import encode_labels
 from .path import fit_path

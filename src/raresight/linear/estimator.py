@@ -11,9 +11,9 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..common.class_weights import class_weights, weighted_loss
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
-from .class_weights import class_weights, weighted_loss
 from .design import Floats
 from .influence import FitTerms, Influence, influence_of
 from .reading import Reading, check_penalty, read_features, read_training, unchanged_on_failure

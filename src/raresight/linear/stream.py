@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
+from ..common.class_weights import class_weights, weighted_loss
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
-from .class_weights import class_weights, weighted_loss
 from .design import Design, Floats, make_design, refuse_far_columns, unit_of
 from .labels import encode_with, sorted_classes
 from .proximal import descend_with_l1, places_of

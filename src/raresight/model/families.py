@@ -1,7 +1,7 @@
 """One way to fit, score, save and load a model of any family.
 
 Raw scores z go through the loss's inverse link lambda, and a constant delta makes the mean probability of the
-training rows their (weighted) share of positives (see `raresight.boosting.level`):
+training rows their (weighted) share of positives (see `raresight.common.level`):
 
     log-odds = lambda(z) + delta.
 """
@@ -21,14 +21,15 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from ..boosting import NoSplitWarning, start_of
-from ..boosting.labels import shares_of
-from ..boosting.level import level_shift
+from ..common.labels import shares_of
+from ..common.level import level_shift
 from ..linear import NotConvergedWarning
 from ..losses import Loss, NonConvexLossWarning, parse
 from ..losses.for_classes import loss_for_classes
 from .blocks import by_blocks
 from .boosted_part import BoostedPart, fit_booster
 from .candidate import Candidate
+from .deep_part import DeepPart, fit_deep
 from .linear_part import LinearPart, fit_linear
 
 __all__ = ["Fitted", "fit_candidates"]
@@ -46,7 +47,7 @@ class Fitted:
     Attributes:
         candidate: What was fitted.
         loss: Its loss.
-        part: The native half: a `LinearPart` or a `BoostedPart`.
+        part: The native half: a `LinearPart`, a `BoostedPart` or a `DeepPart`.
         start_score: The loss-optimal constant score of the training rows.
         shift: What is added to the link's log-odds.
         warnings: What the fit had to say, such as that it did not converge.
@@ -62,7 +63,7 @@ class Fitted:
 
     candidate: Candidate
     loss: Loss
-    part: LinearPart | BoostedPart
+    part: LinearPart | BoostedPart | DeepPart
     start_score: float
     shift: float
     warnings: tuple[str, ...] = ()
@@ -97,7 +98,8 @@ class Fitted:
         """The share of each column of the matrix; they sum to one, or are zeros for a constant model.
 
         Boosters: the gain of all splits by the column. Linear models: |coefficient| times the standard
-        deviation of the feature, summed over the features of the column.
+        deviation of the feature, summed over the features of the column. Nets: likewise with the mean
+        |slope| of the score instead of a coefficient.
         """
         return self.part.importance()
 
@@ -129,11 +131,7 @@ class Fitted:
             n_columns = description["n_columns"]
         except (KeyError, TypeError) as error:
             raise ValueError(f"the description of the model lacks or garbles an entry: {error}") from None
-        part = (
-            LinearPart.load(folder)
-            if candidate.family == "linear"
-            else BoostedPart.load(folder, candidate.family)
-        )
+        part = _load_part(folder, candidate.family)
         if part.n_columns != n_columns:
             raise ValueError(f"the native model has {part.n_columns} columns, its description {n_columns}")
         return cls(candidate, loss, part, start_score, shift, texts)
@@ -161,7 +159,7 @@ def fit_candidates(
         weights: Weights of the rows, which count as repetitions: where negatives were drawn, the inverse of
             the share drawn keeps the probabilities right.
         seed: Of whatever a library draws, such as columns.
-        threads: For boosters and for predictions; None takes all cores. Linear fits follow OMP_NUM_THREADS.
+        threads: For boosters, nets and predictions; None takes all cores. Linear fits follow OMP_NUM_THREADS.
 
     Returns:
         One `Fitted` a candidate, in their order. Warnings of the fits are in them and not raised.
@@ -182,6 +180,11 @@ def fit_candidates(
     shares = shares_of(codes, row_weights, np.arange(2))
     if families == ["linear"]:
         return _fit_all_linear(candidates, X, codes, categorical, n_categories, row_weights, shares, threads)
+    if families == ["deep"]:
+        return [
+            _fit_one_deep(candidate, X, codes, categorical, row_weights, shares, seed, threads)
+            for candidate in candidates
+        ]
     return [
         _fit_one_booster(candidate, X, codes, categorical, row_weights, shares, seed, threads)
         for candidate in candidates
@@ -202,6 +205,25 @@ def _fit_one_booster(
         loss = loss_for_classes(candidate.loss, np.bincount(codes, minlength=2))
         part = fit_booster(candidate, loss, X, codes, categorical, shares, weights, seed, threads)
     start, shift = start_of(loss, shares).scores[0], float(part.classifier.log_odds_shift_[0])
+    return Fitted(candidate, loss, part, start, shift, tuple(dict.fromkeys(kept)), threads)
+
+
+def _fit_one_deep(
+    candidate: Candidate,
+    X: NDArray[Any],
+    codes: NDArray[np.int64],
+    categorical: Sequence[int],
+    weights: Floats | None,
+    shares: Floats,
+    seed: int,
+    threads: int | None,
+) -> Fitted:
+    from ..deep.fitting import DivergedWarning
+
+    with _kept_warnings(DivergedWarning) as kept:
+        part = fit_deep(candidate, X, codes, categorical, weights, seed, threads)
+    loss, shift = part.classifier.loss_, float(part.classifier.log_odds_shift_[0])
+    start = start_of(loss, shares).scores[0]
     return Fitted(candidate, loss, part, start, shift, tuple(dict.fromkeys(kept)), threads)
 
 
@@ -232,6 +254,12 @@ def _fit_all_linear(
     return result
 
 
+def _load_part(folder: Path, family: str) -> LinearPart | BoostedPart | DeepPart:
+    if family == "linear":
+        return LinearPart.load(folder)
+    return DeepPart.load(folder) if family == "deep" else BoostedPart.load(folder, family)
+
+
 def _read(X: NDArray[Any], y: Any, weights: Any) -> tuple[NDArray[np.int64], Floats | None]:
     labels = np.asarray(y)
     if labels.shape != (len(X),):
@@ -250,15 +278,16 @@ def _read(X: NDArray[Any], y: Any, weights: Any) -> tuple[NDArray[np.int64], Flo
 
 
 @contextmanager
-def _kept_warnings() -> Iterator[list[str]]:
+def _kept_warnings(*further: type[Warning]) -> Iterator[list[str]]:
     """Collect what our own fits warn of; any other warning goes its way."""
+    ours = (*_KEPT, *further)
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
-        for category in _KEPT:
+        for category in ours:
             warnings.simplefilter("always", category)
         yield texts
     for warning in caught:
-        if issubclass(warning.category, _KEPT):
+        if issubclass(warning.category, ours):
             texts.append(str(warning.message))
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

@@ -24,11 +24,12 @@ from scipy.special import expit
 
 from .. import __version__
 from ..boosting._library import import_library
-from ..boosting.model_files import digest_of
+from ..common.json_values import digest_of
 from ..data.schema import Schema
 from ..data.tables import read_table
 from ..linear.threads import in_threads
 from .blocks import row_blocks
+from .boosted_part import BOOSTER_FILES
 from .candidate import FAMILIES
 from .families import Fitted
 from .versions import versions_of
@@ -186,7 +187,7 @@ def load(folder: str | Path) -> Model:
             f"{', '.join(FAMILIES)}"
         )
     _check_parts(source, described.get("parts"))
-    if family != "linear":
+    if family in BOOSTER_FILES:
         import_library(family)
     try:
         schema = Schema.from_dict(described["schema"])

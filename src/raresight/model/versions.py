@@ -10,8 +10,8 @@ from .. import __version__
 
 __all__ = ["versions_of"]
 
-# The library of a family may be installed under several names.
-_PACKAGES = {"linear": (), "xgboost": ("xgboost", "xgboost-cpu")}
+# The library of a family may be installed under several names, and a family may have several libraries.
+_PACKAGES = {"linear": (), "xgboost": ("xgboost", "xgboost-cpu"), "deep": ("torch", "safetensors")}
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:

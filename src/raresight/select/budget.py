@@ -22,7 +22,7 @@ class Clock:
 
 
 class Rates:
-    """Mean seconds of a unit of work, for each family: a linear fit, or one round of boosting."""
+    """Mean seconds of a unit of work, for each family: a linear fit, one round of boosting, or one epoch."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
@@ -44,7 +44,8 @@ class Rates:
 
 def work_of(candidate: Candidate) -> float:
     """How much a candidate has to do, in units of its family."""
-    return float(candidate.settings().get("n_estimators", 1.0))
+    settings = candidate.settings()
+    return float(settings.get("n_estimators", settings.get("epochs", 1.0)))
 
 
 def affordable(costs: Mapping[int, float], jobs: int, seconds: float) -> list[int]:

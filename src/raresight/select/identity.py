@@ -34,6 +34,7 @@ _PACKAGES = {
     "optuna": ("optuna",),
     "lightgbm": ("lightgbm",),
     "xgboost": ("xgboost", "xgboost-cpu"),
+    "deep": ("torch",),
     "raresight": ("raresight",),
 }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..losses import NonConvexLossWarning, parse
-from ..model.candidate import DEFAULTS, FAMILIES, Candidate, installed_families
+from ..model.candidate import DEFAULTS, FAMILIES, ONLY_IF_NAMED, Candidate, installed_families
 
 if TYPE_CHECKING:
     from optuna import Trial as OptunaTrial
@@ -83,6 +83,12 @@ _FAMILY_RANGES: dict[str, dict[str, Range]] = {
         "feature_fraction": Range(0.4, 1.0),
     },
     "xgboost": {**_BOOSTER_RANGES, "max_depth": Range(2, 10), "colsample_bytree": Range(0.4, 1.0)},
+    "deep": {
+        "learning_rate": Range(3e-4, 1e-2, log=True),
+        "epochs": Range(3, 30, log=True),
+        "width": Range(32, 256, log=True),
+        "weight_decay": Range(1e-4, 1.0, log=True),
+    },
 }
 
 
@@ -112,12 +118,16 @@ def make_space(
 ) -> Space:
     """The space of the families and losses named, as lists or as text with commas.
 
-    Without names: every installed family, and `DEFAULT_LOSSES`. Cross entropy is always among the losses.
+    Without names: every installed family but `deep`, which takes long, and `DEFAULT_LOSSES`. Cross entropy is
+    always among the losses.
 
     >>> make_space("linear", "tbl(alpha=0.7,C=1),focal")
     Space(families=('linear',), losses=('crossentropy', 'tbl(alpha=0.7,C=1)', 'focal'))
     """
-    chosen = installed_families() if families is None else tuple(_family(name) for name in _texts(families))
+    if families is None:
+        chosen = tuple(name for name in installed_families() if name not in ONLY_IF_NAMED)
+    else:
+        chosen = tuple(_family(name) for name in _texts(families))
     texts = DEFAULT_LOSSES if losses is None else tuple(_loss(text) for text in _texts(losses))
     if not chosen:
         raise ValueError(f"no family was named; known are {', '.join(FAMILIES)}")
@@ -243,6 +253,8 @@ def _family(name: str) -> str:
     if family not in FAMILIES:
         raise ValueError(f"unknown family {name!r}; known are {', '.join(FAMILIES)}")
     if family not in installed_families():
+        if family == "deep":
+            raise ImportError("the family deep needs PyTorch: pip install 'raresight[torch]'")
         raise ImportError(f"{family} is not installed: pip install 'raresight[fit]'")
     return family
 

@@ -30,7 +30,7 @@ SPACE = "\u00a0"
 MINUS = "\u2212"
 LONGEST_NAME = 120
 
-_FAMILIES = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "linear": "Linear"}
+_FAMILIES = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "linear": "Linear", "deep": "Deep net"}
 
 
 def name(text: Any, longest: int = LONGEST_NAME) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..losses import ClassWeighted, Loss
-from .design import Floats
+
+Floats = NDArray[np.float64]
 
 __all__ = ["class_weights", "weighted_loss"]
 

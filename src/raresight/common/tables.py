@@ -1,8 +1,8 @@
 """Reading features: NumPy, pandas, polars and scipy.sparse, with native categories and missing values.
 
-Both libraries take pandas DataFrames with categorical columns as they are, and remember the categories in
-their model files. What is done here is what they leave open: polars, columns named categorical by the caller,
-and a value at prediction that training did not see, which counts as missing in both.
+Both boosting libraries take pandas DataFrames with categorical columns as they are, and remember the
+categories in their model files. What is done here is what they leave open: polars, columns named categorical
+by the caller, and a value at prediction that training did not see, which counts as missing in both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_sparse(X: Any) -> bool:
 
 
 def read_table(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """X as what both libraries take: a float array, a CSR matrix or a pandas DataFrame.
+    """X as what estimators take: a float array, a CSR matrix or a pandas DataFrame.
 
     With `reset` the estimator learns the number and the names of the columns; otherwise they are compared
     with those it knows. NaN, None and null are missing values; infinity in an array is refused.
@@ -53,26 +53,24 @@ def read_table(estimator: Any, X: Any, *, reset: bool) -> Any:
     return older(table) if isinstance(table, sparse.sparray) else table
 
 
-def categorical_columns(X: Any, categorical_feature: Any) -> list[int]:
+def categorical_columns(X: Any, given: Any, parameter: str = "categorical_feature") -> list[int]:
     """Positions of the categorical columns: those of pandas' type, and those the caller names."""
     names = [str(name) for name in X.columns] if is_frame(X) else None
     found = set()
     if names is not None:
         found = {i for i, dtype in enumerate(X.dtypes) if str(dtype) == "category"}
-    if isinstance(categorical_feature, str):
-        if categorical_feature != "auto":
-            raise ValueError(
-                f"categorical_feature must be 'auto' or a list of columns, got {categorical_feature!r}"
-            )
+    if isinstance(given, str):
+        if given != "auto":
+            raise ValueError(f"{parameter} must be 'auto' or a list of columns, got {given!r}")
         return sorted(found)
-    for column in categorical_feature:
+    for column in given:
         if isinstance(column, str):
             if names is None or column not in names:
-                raise ValueError(f"categorical_feature: there is no column named {column!r}")
+                raise ValueError(f"{parameter}: there is no column named {column!r}")
             found.add(names.index(column))
         else:
             if not 0 <= int(column) < X.shape[1]:
-                raise ValueError(f"categorical_feature: there is no column {column}, X has {X.shape[1]}")
+                raise ValueError(f"{parameter}: there is no column {column}, X has {X.shape[1]}")
             found.add(int(column))
     return sorted(found)
 

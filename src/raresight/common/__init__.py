@@ -1,0 +1,1 @@
+"""What estimators share: tables, labels and class weights read, the level of probabilities, JSON values."""

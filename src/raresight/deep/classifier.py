@@ -1,0 +1,407 @@
+"""Deep nets for tables as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from ..common.class_weights import class_weights, weighted_loss
+from ..common.labels import encode, encode_known, read_targets, shares_of
+from ..common.level import level_shift, shifted
+from ..common.posterior import log_posterior, two_columns
+from ..common.tables import categorical_columns, is_frame, read_table
+from ..losses import Loss
+from ..losses.for_classes import loss_for_classes
+from ..nn import Recipe
+from .encoding import TableEncoder, dense_table
+from .files import read_model, write_model
+from .fitting import TrainingRows, fit_nets, importances
+from .nets import plan_net
+from .settings import batch_size_for, check_settings, device_for, torch_threads
+from .trained_nets import TrainedNets
+from .validation import Validation, hold_out
+
+__all__ = ["DeepClassifier"]
+
+Array = NDArray[Any]
+
+# What scikit-learn's validation sets before anything is trained.
+_COLUMNS = ("n_features_in_", "feature_names_in_")
+# The share of the epochs with the full learning rate where the last one is kept.
+_FULL_RATE = 0.8
+# Rows that are coded and scored at a time.
+_BLOCK = 1 << 16
+
+
+class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Nets for tables, trained by AdamW with a loss of `raresight.losses`, with calibrated probabilities.
+
+    Columns of numbers become normal scores, missing values their mean and an input that says so, categories
+    one input a frequent level (see `raresight.deep.encoding`). The bias of the nets starts at the score that
+    is right for the class shares alone. `predict_proba` applies the loss's link and shifts the log-odds by a
+    constant that makes the mean probability of the rows of `fit` their share of positives, as the boosted
+    classifiers do. Several seeds, and the members of TabM, predict by the mean of their probabilities (see
+    `raresight.deep.scoring`).
+
+    Losses and seeds are trained at once as replicas of one stack, which costs a GPU little more than one net.
+
+    Args:
+        loss: A loss or its text, such as `"tbl(alpha=0.8,C=0.5)"`; or a list of them, of which the one with
+            the best validation score is kept.
+        net: `"tabm"`, an ensemble of dense nets that share weights (needs `raresight[tabm]`); `"tabnet"`,
+            sparse attention over columns in steps; or `"mlp"`, a plain net, the fastest.
+        width: Numbers in a hidden layer; None is 128 for tabm, 256 for mlp, and 8 for tabnet, which has so
+            many for the decision and as many for the attention.
+        blocks: Hidden layers of tabm (None is 3) or mlp (2).
+        members: Nets in the ensemble of tabm; None is 8. Its authors take 32, with a width of 512.
+        steps: Steps of tabnet; None is 3.
+        dropout: Share of hidden numbers that tabm drops in training; None is 0.1.
+        net_options: Further options of the net by name, such as `{"embedding": "periodic"}` for tabm,
+            `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM.
+        n_seeds: Nets with different first weights and batches, whose probabilities are averaged.
+        max_epochs: Passes over the training rows, at most.
+        batch_size: Rows a step; `"auto"` is a 200th of the rows, but at least 128 and at most 4096.
+        learning_rate: Of AdamW.
+        weight_decay: Of AdamW, decoupled.
+        warmup_epochs: Over these the learning rate rises linearly.
+        early_stopping: Whether training rows are held out to find each net's best epoch by the partial AUC up
+            to `max_fpr` (for several classes by the mean log-probability of the true one). `"auto"` does so
+            where at least 10 rows of every class would be held out. With `eval_set` in `fit` those rows serve
+            and none are held out. Without, the nets have the weights of the last epoch, and the last fifth of
+            the epochs a tenth of the learning rate.
+        validation_fraction: The share of the rows of each class that is held out.
+        patience: Training ends when no net has become better for so many epochs.
+        max_fpr: Largest false-positive rate of the partial AUC.
+        class_weight: `{class: weight}`, or `"balanced"`; taken out of the probabilities again, as for
+            `LinearClassifier`.
+        categorical_features: `"auto"` takes categorical columns of DataFrames; a list of names or positions
+            adds columns.
+        device: `"auto"` is a GPU if there is one; or `"cpu"`, `"cuda"`.
+        random_state: Seed of first weights, batches and held-out rows.
+        n_jobs: Threads on a CPU; None leaves it to PyTorch.
+
+    Attributes:
+        classes_, n_features_in_, feature_names_in_: As in scikit-learn.
+        loss_: The loss of the nets, class weights included.
+        losses_: All losses that were trained.
+        validation_scores_: The validation score of each loss by its text; None without validation rows.
+        best_epochs_: The epoch whose weights each net has, from 1.
+        n_epochs_: Epochs that were trained.
+        validation_history_: (epochs, losses, seeds), the validation score of each net after each epoch; None
+            without validation rows.
+        log_odds_shift_: What is added to the log-odds of each class but the first.
+        feature_importances_: The share of each column in the slopes of the score; see
+            `raresight.deep.fitting.importances`.
+        nets_: The nets.
+
+    `decision_function` is the raw score z. `predict` is its sign (or the largest logit): the decision that
+    the loss was made for.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(2000, 3))
+        >>> y = rng.random(2000) < 1 / (1 + np.exp(4 - 2 * X[:, 0] * X[:, 1]))
+        >>> model = DeepClassifier("tbl", net="mlp", width=32, max_epochs=5, random_state=0).fit(X, y)
+        >>> bool(abs(model.predict_proba(X)[:, 1].mean() / y.mean() - 1) < 1e-6)
+        True
+    """
+
+    classes_: Array
+    loss_: Loss
+    losses_: tuple[Loss, ...]
+    validation_scores_: dict[str, float] | None
+    best_epochs_: tuple[int, ...]
+    n_epochs_: int
+    validation_history_: Array | None
+    log_odds_shift_: Array
+    feature_importances_: Array
+    nets_: TrainedNets
+    _encoder: TableEncoder
+
+    def __init__(
+        self,
+        loss: Loss | str | Sequence[Loss | str] = "tbl",
+        *,
+        net: str = "tabm",
+        width: int | None = None,
+        blocks: int | None = None,
+        members: int | None = None,
+        steps: int | None = None,
+        dropout: float | None = None,
+        net_options: Mapping[str, Any] | None = None,
+        n_seeds: int = 1,
+        max_epochs: int = 100,
+        batch_size: int | str = "auto",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-3,
+        warmup_epochs: float = 1.0,
+        early_stopping: bool | str = "auto",
+        validation_fraction: float = 0.2,
+        patience: int = 10,
+        max_fpr: float = 0.01,
+        class_weight: Mapping[Any, float] | str | None = None,
+        categorical_features: Any = "auto",
+        device: str = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.loss = loss
+        self.net = net
+        self.width = width
+        self.blocks = blocks
+        self.members = members
+        self.steps = steps
+        self.dropout = dropout
+        self.net_options = net_options
+        self.n_seeds = n_seeds
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.warmup_epochs = warmup_epochs
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.max_fpr = max_fpr
+        self.class_weight = class_weight
+        self.categorical_features = categorical_features
+        self.device = device
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # ---- fitting -------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: Any = None,
+        eval_sample_weight: Any = None,
+    ) -> DeepClassifier:
+        """Train on X and y.
+
+        Args:
+            X: (n, d) array, scipy.sparse matrix (made dense), pandas or polars DataFrame; NaN and null are
+                missing.
+            y: n labels of any kind; the last class in sorted order is the positive one of two.
+            sample_weight: n weights, which count as repetitions of a row.
+            eval_set: `(X, y)`, rows that choose the best epoch and loss instead of held-out ones.
+            eval_sample_weight: Their weights.
+        """
+        check_settings(self)
+        columns = {name: self.__dict__[name] for name in _COLUMNS if name in self.__dict__}
+        try:
+            with torch_threads(self.n_jobs):
+                attributes = self._fit(X, y, sample_weight, eval_set, eval_sample_weight)
+        except BaseException:
+            # A model fitted before stays whole.
+            for name in _COLUMNS:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(columns)
+            raise
+        self.__dict__.update(attributes)
+        return self
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, eval_set: Any, eval_sample_weight: Any
+    ) -> dict[str, Any]:
+        """The attributes of the fitted model; sets nothing but the columns."""
+        labels = read_targets(y, type(self).__name__)
+        table = dense_table(read_table(self, X, reset=True))
+        check_consistent_length(table, labels)
+        weights = self._read_weights(sample_weight, table)
+        classes, codes = encode(labels)
+        shares = shares_of(codes, weights, classes)
+        if weights is not None:
+            kept = np.flatnonzero(weights)
+            table, codes, weights = _rows(table, kept), codes[kept], weights[kept]
+        losses = self._losses(classes, np.bincount(codes))
+        categorical = categorical_columns(table, self.categorical_features, "categorical_features")
+        random = check_random_state(self.random_state)
+        seeds = [int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=self.n_seeds)]
+        given = self._read_evaluation(eval_set, eval_sample_weight, classes)
+        parts = None
+        if given is None:
+            parts = hold_out(codes, self.early_stopping, float(self.validation_fraction), random)
+        train = np.arange(len(codes)) if parts is None else parts[0]
+        counted = np.ones(len(codes)) if weights is None else weights
+        encoder = TableEncoder.learn(_rows(table, train), categorical, counted[train])
+        inputs = encoder.apply(table)
+        rows = TrainingRows(inputs[train], codes[train], None if weights is None else weights[train], shares)
+        validation = None
+        if given is not None:
+            validation = Validation(encoder.apply(given[0]), given[1], given[2], float(self.max_fpr))
+        elif parts is not None:
+            held = parts[1]
+            held_weights = None if weights is None else weights[held]
+            validation = Validation(inputs[held], codes[held], held_weights, float(self.max_fpr))
+        n_classes = len(classes)
+        sizes = {name: getattr(self, name) for name in ("width", "blocks", "members", "steps", "dropout")}
+        plan = plan_net(
+            self.net,
+            sizes,
+            dict(self.net_options or {}),
+            features=encoder.n_inputs,
+            outputs=1 if n_classes == 2 else n_classes,
+        )
+        device = device_for(self.device)
+        outcome = fit_nets(
+            plan,
+            losses,
+            seeds,
+            rows,
+            self._recipe(len(train), stops_early=validation is not None),
+            validation=validation,
+            patience=int(self.patience),
+            device=device,
+        )
+        nets, merits = outcome.nets, outcome.trained.merits
+        found = log_posterior(nets.loss, nets.scores(inputs, device))
+        return {
+            "classes_": classes,
+            "loss_": nets.loss,
+            "losses_": tuple(losses),
+            "validation_scores_": outcome.validation_scores,
+            "best_epochs_": outcome.best_epochs,
+            "n_epochs_": outcome.trained.epochs,
+            "validation_history_": None if merits is None else merits.reshape(-1, len(losses), len(seeds)),
+            "log_odds_shift_": level_shift(found, shares, weights)[1:],
+            "feature_importances_": importances(nets, rows, encoder.origins, len(encoder.columns), device),
+            "nets_": nets,
+            "_encoder": encoder,
+        }
+
+    def _recipe(self, n_rows: int, *, stops_early: bool) -> Recipe:
+        batch = batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
+        epochs = int(self.max_epochs)
+        return Recipe.tables(
+            epochs=epochs,
+            batch=batch,
+            lr=float(self.learning_rate),
+            weight_decay=float(self.weight_decay),
+            warmup_epochs=float(self.warmup_epochs),
+            # Where no epoch is chosen, small steps at the end, so that the last one is not an accident.
+            decay_epochs=() if stops_early else (max(1, int(_FULL_RATE * epochs)),),
+        )
+
+    def _losses(self, classes: Array, counts: Array) -> list[Loss]:
+        given: list[Any] = list(self.loss) if isinstance(self.loss, (list, tuple)) else [self.loss]
+        if not given:
+            raise ValueError("loss is an empty list: name at least one")
+        weights = class_weights(self.class_weight, classes, counts)
+        return list(dict.fromkeys(weighted_loss(loss_for_classes(one, counts), weights) for one in given))
+
+    def _read_weights(self, sample_weight: Any, table: Any) -> Array | None:
+        if sample_weight is None:
+            return None
+        weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
+        if np.any(weights < 0):
+            raise ValueError("sample_weight must not be negative")
+        return weights
+
+    def _read_evaluation(
+        self, eval_set: Any, eval_sample_weight: Any, classes: Array
+    ) -> tuple[Any, Array, Array | None] | None:
+        if eval_set is None:
+            return None
+        if isinstance(eval_set, list) and len(eval_set) == 1:
+            eval_set = eval_set[0]
+        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+            raise ValueError("eval_set must be a pair (X, y)")
+        table = dense_table(read_table(self, eval_set[0], reset=False))
+        labels = read_targets(eval_set[1], type(self).__name__)
+        check_consistent_length(table, labels)
+        codes = encode_known(labels, classes, "eval_set")
+        if len(classes) == 2 and len(np.unique(codes)) < 2:
+            raise ValueError(
+                f"eval_set holds the label {classes[codes[0]]} alone: its partial AUC needs both classes"
+            )
+        return table, codes, self._read_weights(eval_sample_weight, table)
+
+    # ---- predictions ---------------------------------------------------------------------
+
+    def decision_function(self, X: Any) -> Array:
+        """Raw scores z, float32: (n,) for two classes, (n, K) for K."""
+        check_is_fitted(self)
+        table = read_table(self, X, reset=False)
+        device = device_for(self.device)
+        blocks = range(0, table.shape[0], _BLOCK)
+        with torch_threads(self.n_jobs):
+            found = [
+                self.nets_.scores(
+                    self._encoder.apply(dense_table(_rows(table, slice(i, i + _BLOCK)))), device
+                )
+                for i in blocks
+            ]
+        return np.concatenate(found)
+
+    def predict_log_odds(self, X: Any) -> Array:
+        """Calibrated log-odds of the positive class; (n, K), class against the rest, for more than two."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return self._log_odds(scores)
+        log_p = self._log_proba(scores)
+        rest = [logsumexp(np.delete(log_p, k, axis=1), axis=1) for k in range(log_p.shape[1])]
+        return np.asarray(log_p - np.column_stack(rest))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Calibrated probabilities, (n, K)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the calibrated probabilities, accurate where a probability is tiny."""
+        return self._log_proba(self.decision_function(X))
+
+    def predict(self, X: Any) -> Array:
+        """The class on whose side the raw score is, z > 0 for the positive one; of K the highest score.
+
+        This is the decision the loss was made for, which need not be the more probable class.
+        """
+        scores = self.decision_function(X)
+        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def _log_odds(self, scores: Array) -> Array:
+        return np.asarray(self.loss_.log_odds(scores.astype(np.float64)) + self.log_odds_shift_[0])
+
+    def _log_proba(self, scores: Array) -> Array:
+        if scores.ndim == 1:
+            return two_columns(self._log_odds(scores))
+        return shifted(log_posterior(self.loss_, scores), np.append(0.0, self.log_odds_shift_))
+
+    # ---- files ---------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write `deep.json` and `deep.safetensors` into a folder, which is made if it is not there."""
+        check_is_fitted(self)
+        write_model(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> DeepClassifier:
+        """Read what `save` wrote; a changed, truncated, newer or foreign file is refused with the reason.
+
+        The digests guard against accidents, not against somebody who wants to deceive.
+        """
+        model = cls()
+        read_model(model, folder)
+        return model
+
+
+def _rows(table: Any, chosen: Any) -> Any:
+    return table.iloc[chosen] if is_frame(table) else table[chosen]

@@ -1,0 +1,196 @@
+"""Tables as rows of numbers that a net can take: scaled, without gaps, categories as zeros and ones.
+
+A column of numbers becomes its normal scores (`raresight.deep.normal_scores`), a column of categories one
+input a frequent level (`raresight.deep.levels`). Where training rows lack a value of a column, one more input
+says so. A column that is constant in training has no input of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..common.json_values import pack_values, unpack_values
+from ..common.tables import is_frame, is_sparse
+from .levels import Levels
+from .normal_scores import NormalScores
+
+__all__ = ["TableEncoder", "dense_table"]
+
+Floats = NDArray[np.float64]
+
+# A sparse table is made dense up to so many numbers, 1 GiB as float32.
+_MOST_NUMBERS = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """How one column is read: by a scale, by levels, or, where neither is given, not at all."""
+
+    scale: NormalScores | None
+    levels: Levels | None
+    gaps: bool
+
+    @property
+    def n_inputs(self) -> int:
+        values = 0 if self.levels is None else self.levels.n_inputs
+        return values + (self.scale is not None) + self.gaps
+
+
+@dataclass(frozen=True, eq=False)
+class TableEncoder:
+    """The coding of a table, learnt from its training rows.
+
+    >>> X = np.array([[1.0, 0.0], [np.nan, 2.0], [3.0, 2.0]])
+    >>> coder = TableEncoder.learn(X, [1], np.ones(3))
+    >>> coder.apply(X).astype(float).round(2).tolist()
+    [[-0.67, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0], [0.67, 0.0, 0.0, 1.0]]
+    >>> coder.origins.tolist()
+    [0, 0, 1, 1]
+    """
+
+    columns: tuple[_Column, ...]
+
+    @classmethod
+    def learn(cls, table: Any, categorical: Sequence[int], weights: Floats) -> TableEncoder:
+        """From the training rows, as `raresight.common.tables.read_table` gives them, and their weights."""
+        columns = []
+        for i in range(table.shape[1]):
+            if i in categorical:
+                known = _distinct(table, i)
+                codes, missing = _codes(table, i, known)
+                levels = Levels.learn(known, codes, weights) if len(known) else None
+                columns.append(_Column(None, levels, bool(missing.any())))
+            else:
+                values = _numbers(table, i)
+                missing = np.isnan(values)
+                scale = NormalScores.learn(values[~missing], weights[~missing])
+                columns.append(_Column(scale, None, bool(missing.any()) and not missing.all()))
+        return cls(tuple(columns))
+
+    @property
+    def n_inputs(self) -> int:
+        """Numbers in a coded row: at least one, which is zero where no column says anything."""
+        return max(1, sum(column.n_inputs for column in self.columns))
+
+    @property
+    def origins(self) -> NDArray[np.intp]:
+        """The column that each input comes from."""
+        return np.repeat(np.arange(len(self.columns)), [column.n_inputs for column in self.columns])
+
+    def apply(self, table: Any) -> NDArray[np.float32]:
+        """Rows (n, columns) to inputs (n, n_inputs)."""
+        inputs = np.zeros((table.shape[0], self.n_inputs), dtype=np.float32)
+        place = 0
+        for i, column in enumerate(self.columns):
+            if not column.n_inputs:
+                continue
+            last = place + column.n_inputs
+            if column.levels is not None:
+                codes, missing = _codes(table, i, column.levels.known)
+                inputs[:, place : place + column.levels.n_inputs] = column.levels.apply(codes)
+            else:
+                values = _numbers(table, i)
+                missing = np.isnan(values)
+                if column.scale is not None:
+                    inputs[:, place] = column.scale.apply(values)
+            if column.gaps:
+                inputs[:, last - 1] = missing
+            place = last
+        return inputs
+
+    def describe(self) -> list[dict[str, Any]]:
+        """JSON values for `restore`; the scales are in `arrays`."""
+        return [
+            {
+                "scaled": column.scale is not None,
+                "gaps": column.gaps,
+                "levels": None
+                if column.levels is None
+                else {
+                    "known": pack_values(column.levels.known, f"the categories of column {i}"),
+                    "frequent": list(column.levels.frequent),
+                },
+            }
+            for i, column in enumerate(self.columns)
+        ]
+
+    def arrays(self) -> dict[str, Floats]:
+        """The numbers of the scales by name."""
+        found = {}
+        for i, column in enumerate(self.columns):
+            if column.scale is not None:
+                found[f"column.{i}.knots"] = column.scale.knots
+                found[f"column.{i}.scores"] = column.scale.scores
+        return found
+
+    @classmethod
+    def restore(
+        cls, described: Sequence[Mapping[str, Any]], arrays: Mapping[str, NDArray[Any]]
+    ) -> TableEncoder:
+        """What `describe` and `arrays` wrote."""
+        columns = []
+        for i, one in enumerate(described):
+            scale = None
+            if one["scaled"]:
+                scale = NormalScores(arrays[f"column.{i}.knots"], arrays[f"column.{i}.scores"])
+            levels = None
+            if one["levels"] is not None:
+                known = tuple(unpack_values(one["levels"]["known"]).tolist())
+                levels = Levels(known, tuple(one["levels"]["frequent"]))
+            columns.append(_Column(scale, levels, bool(one["gaps"])))
+        return cls(tuple(columns))
+
+
+def dense_table(table: Any) -> Any:
+    """A sparse matrix with its zeros written out; a table too large for that is refused."""
+    if not is_sparse(table):
+        return table
+    if table.shape[0] * table.shape[1] > _MOST_NUMBERS:
+        raise ValueError(
+            f"X is sparse with {table.shape[0]} x {table.shape[1]} numbers, but nets take dense rows: choose "
+            "columns, or reduce them, such as by sklearn.decomposition.TruncatedSVD"
+        )
+    return table.toarray()
+
+
+def _numbers(table: Any, i: int) -> Floats:
+    if is_frame(table):
+        return np.asarray(table.iloc[:, i].to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(table[:, i], dtype=np.float64)
+
+
+def _distinct(table: Any, i: int) -> tuple[Any, ...]:
+    """The categories that occur in a column."""
+    if is_frame(table):
+        column = table.iloc[:, i].astype("category").cat.remove_unused_categories()
+        return tuple(column.cat.categories.tolist())
+    values = table[:, i]
+    return tuple(np.unique(values[~np.isnan(values)]).tolist())
+
+
+def _codes(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Positions in `known`, -1 for any other value; and which values are missing."""
+    if is_frame(table):
+        import pandas  # type: ignore[import-untyped]
+
+        column = table.iloc[:, i]
+        plain = column.astype(object)
+        codes = pandas.Categorical(plain.where(plain.isin(known), None), categories=list(known)).codes
+        return codes.astype(np.int64), column.isna().to_numpy()
+    if any(isinstance(value, str) for value in known):
+        raise ValueError(
+            f"column {i} held text categories in training, which an array of numbers cannot have: "
+            "pass a DataFrame"
+        )
+    values = np.asarray(table[:, i], dtype=np.float64)
+    levels = np.asarray(known, dtype=np.float64)
+    if not len(levels):
+        return np.full(len(values), -1), np.isnan(values)
+    order = np.argsort(levels)  # those of a DataFrame come in an order of their own
+    codes = order[np.searchsorted(levels, values, sorter=order).clip(0, len(levels) - 1)]
+    return np.where(levels[codes] == values, codes, -1), np.isnan(values)

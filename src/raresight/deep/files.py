@@ -1,0 +1,198 @@
+"""A fitted classifier on disk: `deep.safetensors` with the weights and scales, `deep.json` with the rest.
+
+`deep.json` also has the SHA-256 of the other file and of its own other entries, so that a changed or
+truncated file is noticed. Nothing is a pickle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
+from ..losses import Loss, parse
+from ..nn.safe_files import read_tensors, write_json, write_tensors
+from .encoding import TableEncoder
+from .nets import NET_SIZES, NetPlan
+from .trained_nets import TrainedNets
+
+__all__ = ["DESCRIPTION_FILE", "WEIGHTS_FILE", "read_model", "write_model"]
+
+DESCRIPTION_FILE = "deep.json"
+WEIGHTS_FILE = "deep.safetensors"
+FORMAT = "raresight.deep"
+FORMAT_VERSION = 1
+_HISTORY = "validation_history"
+
+
+def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
+    """Write both files; each appears whole or not at all."""
+    nets: TrainedNets = model.nets_
+    names = getattr(model, "feature_names_in_", None)
+    history = model.validation_history_
+    described = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "torch_version": str(torch.__version__),
+        "loss": _text_of(model.loss_),
+        "losses": [str(loss) for loss in model.losses_],
+        "classes": pack_values(model.classes_, "classes"),
+        "net": {
+            "name": nets.plan.name,
+            "features": nets.plan.features,
+            "outputs": nets.plan.outputs,
+            "options": pack_parameters(dict(nets.plan.options)),
+        },
+        "seeds": list(nets.seeds),
+        "columns": model._encoder.describe(),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "feature_importances": model.feature_importances_.tolist(),
+        "log_odds_shift": model.log_odds_shift_.tolist(),
+        "validation_scores": _without_nan(model.validation_scores_),
+        "best_epochs": list(model.best_epochs_),
+        "n_epochs": model.n_epochs_,
+        "parameters": _pack(model.get_params(deep=False)),
+    }
+    arrays = {f"net.{name}": stack for name, stack in nets.weights.items()}
+    arrays |= model._encoder.arrays()
+    if history is not None:
+        arrays[_HISTORY] = history
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    write_tensors(place / WEIGHTS_FILE, tensors, metadata={"format": FORMAT})
+    # As it will be read: tuples are lists then, and the digest is of the same values.
+    described = json.loads(json.dumps(described, allow_nan=False))
+    described["sha256"] = _sha256(place / WEIGHTS_FILE)
+    described["description_sha256"] = digest_of(described)
+    write_json(place / DESCRIPTION_FILE, described)
+
+
+def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
+    """Set the parameters and attributes that `write_model` wrote."""
+    place = Path(folder)
+    described = _read_description(place)
+    tensors = read_tensors(place / WEIGHTS_FILE)
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    try:
+        model.set_params(**_unpack(described["parameters"]))
+        loss = parse(described["loss"])
+        net = described["net"]
+        if net["name"] not in NET_SIZES:
+            raise ValueError(f"the net {net['name']!r} is unknown")
+        plan = NetPlan(net["name"], net["features"], net["outputs"], net["options"])
+        prefix = "net."
+        weights = {
+            name.removeprefix(prefix): stack for name, stack in arrays.items() if name.startswith(prefix)
+        }
+        names, scores = described["feature_names"], described["validation_scores"]
+        encoder = TableEncoder.restore(described["columns"], arrays)
+        attributes: dict[str, Any] = {
+            "classes_": unpack_values(described["classes"]),
+            "loss_": loss,
+            "losses_": tuple(parse(text) for text in described["losses"]),
+            "validation_scores_": None if scores is None else {t: _number(s) for t, s in scores.items()},
+            "best_epochs_": tuple(described["best_epochs"]),
+            "n_epochs_": described["n_epochs"],
+            "validation_history_": arrays.get(_HISTORY),
+            "log_odds_shift_": np.array(described["log_odds_shift"]),
+            "feature_importances_": np.array(described["feature_importances"]),
+            "n_features_in_": len(encoder.columns),
+            "nets_": TrainedNets(plan, loss, tuple(described["seeds"]), weights),
+            "_encoder": encoder,
+        }
+        if names is not None:
+            attributes["feature_names_in_"] = np.array(names, dtype=object)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{place / DESCRIPTION_FILE} lacks or garbles an entry: {error}") from None
+    model.__dict__.update(attributes)
+
+
+def _read_description(place: Path) -> dict[str, Any]:
+    for name in (DESCRIPTION_FILE, WEIGHTS_FILE):
+        if not (place / name).is_file():
+            raise FileNotFoundError(
+                f"{place / name} does not exist: a model is a folder with {DESCRIPTION_FILE} and "
+                f"{WEIGHTS_FILE} in it"
+            )
+    path = place / DESCRIPTION_FILE
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as JSON, it is damaged: {error}") from None
+    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        raise ValueError(f"{path} does not describe a model of raresight.deep")
+    version = described.get("format_version")
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
+        raise ValueError(f"{path} has format version {version}, this raresight reads up to {FORMAT_VERSION}")
+    if described.get("description_sha256") != digest_of(described):
+        raise ValueError(f"{path} is not the file that was saved: it was changed since")
+    if described.get("sha256") != _sha256(place / WEIGHTS_FILE):
+        raise ValueError(
+            f"{place / WEIGHTS_FILE} is not the file that was saved: it was changed or truncated since"
+        )
+    return described
+
+
+def _text_of(loss: Loss) -> str:
+    text = str(loss)
+    try:
+        known = parse(text) == loss
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(f"the loss {text} has no text that can be read back, so the model cannot be saved")
+    return text
+
+
+def _without_nan(scores: Mapping[str, float] | None) -> dict[str, float | None] | None:
+    """The score of a loss whose nets failed is null: JSON has no NaN."""
+    if scores is None:
+        return None
+    return {text: score if math.isfinite(score) else None for text, score in scores.items()}
+
+
+def _number(score: float | None) -> float:
+    return float("nan") if score is None else float(score)
+
+
+def _pack(parameters: dict[str, Any]) -> dict[str, Any]:
+    loss, weights = parameters["loss"], parameters["class_weight"]
+    given = list(loss) if isinstance(loss, (list, tuple)) else loss
+    several = isinstance(given, list)
+    texts = [one if isinstance(one, str) else str(one) for one in (given if several else [given])]
+    pairs = weights
+    if isinstance(weights, Mapping):
+        # Classes may be numbers, which JSON would turn into text as keys.
+        pairs = {
+            "classes": pack_values(list(weights), "class_weight"),
+            "weights": [float(weight) for weight in weights.values()],
+        }
+    options = parameters["net_options"]
+    plain = {
+        **parameters,
+        "loss": texts if several else texts[0],
+        "class_weight": pairs,
+        "net_options": None if options is None else dict(options),
+    }
+    return pack_parameters(plain)
+
+
+def _unpack(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    weights = parameters["class_weight"]
+    if isinstance(weights, Mapping):
+        weights = dict(zip(unpack_values(weights["classes"]).tolist(), weights["weights"]))
+    return {**parameters, "class_weight": weights}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

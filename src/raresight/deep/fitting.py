@@ -1,0 +1,123 @@
+"""From coded rows to trained nets: all losses and seeds as one stack, the best loss kept."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..losses import Loss
+from ..nn import Recipe, Replicas
+from .loop import Trained, train_nets
+from .nets import NetPlan
+from .trained_nets import TrainedNets
+from .validation import Validation
+
+__all__ = ["DivergedWarning", "Outcome", "TrainingRows", "fit_nets", "importances"]
+
+Floats = NDArray[np.float64]
+
+# Rows of each class whose slopes make the importances.
+_SLOPE_ROWS = 512
+
+
+class DivergedWarning(UserWarning):
+    """The loss or the gradient of a net was not finite; it keeps the weights of before."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """Coded rows, class numbers, weights or None for equal ones, and the weighted class shares."""
+
+    inputs: NDArray[np.float32]
+    codes: NDArray[np.int64]
+    weights: Floats | None
+    shares: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The nets of the loss that was kept.
+
+    Attributes:
+        nets: Those nets.
+        validation_scores: The merit of each loss, its seeds taken together; None without validation rows.
+        best_epochs: The epochs whose weights the nets have, one a seed.
+        trained: What became of the whole stack, loss by loss.
+    """
+
+    nets: TrainedNets
+    validation_scores: dict[str, float] | None
+    best_epochs: tuple[int, ...]
+    trained: Trained
+
+
+def fit_nets(
+    plan: NetPlan,
+    losses: Sequence[Loss],
+    seeds: Sequence[int],
+    rows: TrainingRows,
+    recipe: Recipe,
+    *,
+    validation: Validation | None,
+    patience: int,
+    device: str,
+) -> Outcome:
+    """Train every loss with every seed at once, and keep the nets of the best loss."""
+    if validation is None and len(losses) > 1:
+        raise ValueError(
+            f"{len(losses)} losses need rows to choose by: pass eval_set=(X, y) to fit, or set "
+            "early_stopping=True"
+        )
+    replicas = Replicas.grid(plan.build, losses, seeds)
+    priors: Any = float(rows.shares[1]) if plan.outputs == 1 else rows.shares.tolist()
+    replicas.net.start_at_(replicas.table.start(priors))
+    replicas.to(device, torch.float32)
+    trained = train_nets(
+        replicas,
+        rows.inputs,
+        rows.codes,
+        rows.weights,
+        recipe,
+        judge=None if validation is None else validation.judge,
+        patience=patience,
+    )
+    for failure in trained.failures:
+        warnings.warn(failure, DivergedWarning, stacklevel=4)
+    groups = [list(range(i * len(seeds), (i + 1) * len(seeds))) for i in range(len(losses))]
+    ensembles = [TrainedNets.of(plan, replicas, group) for group in groups]
+    if validation is None:
+        return Outcome(ensembles[0], None, trained.best_epochs, trained)
+    merits = [validation.merit(one.loss, one.scores(validation.inputs, device)) for one in ensembles]
+    if not np.isfinite(merits).any():
+        raise ValueError("the scores of the validation rows are not finite: lower learning_rate")
+    best = int(np.nanargmax(merits))
+    return Outcome(
+        ensembles[best],
+        {str(loss): merit for loss, merit in zip(losses, merits)},
+        tuple(trained.best_epochs[k] for k in groups[best]),
+        trained,
+    )
+
+
+def importances(
+    nets: TrainedNets, rows: TrainingRows, origins: NDArray[np.intp], columns: int, device: str
+) -> Floats:
+    """The share of each column: mean |slope of the score| times the deviation of each of its inputs.
+
+    The mean is over the classes, each by up to 512 of its rows; shares sum to one, or are all zero.
+    """
+    found = np.zeros(rows.inputs.shape[1])
+    for k in range(len(rows.shares)):
+        some = np.flatnonzero(rows.codes == k)
+        some = some[:: max(1, -(-len(some) // _SLOPE_ROWS))]
+        found += nets.slopes(rows.inputs[some], device).mean(0)
+    found *= rows.inputs.std(0, dtype=np.float64)
+    gathered = np.bincount(origins, found[: len(origins)], minlength=columns)
+    total = gathered.sum()
+    return np.asarray(gathered / total) if total > 0 else gathered.astype(np.float64)

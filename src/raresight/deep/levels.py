@@ -1,0 +1,59 @@
+"""Columns of categories as numbers: one input for each frequent level, one for all the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MOST_LEVELS", "Levels"]
+
+# Levels with an input of their own. The weights of a level are learnt from its rows alone: where there are
+# hundreds of levels most are too rare for that, and one-hot rows too long.
+MOST_LEVELS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The levels of one column that training saw; codes from 0 on are positions in `known`.
+
+    Inputs: one for each level of `frequent`, then, where there are more levels, one for all others together.
+    A value that training did not see has zeros in all of them.
+
+    >>> levels = Levels.learn(("DE", "FR", "IT"), np.array([0, 0, 1, 2]), np.ones(4), most=1)
+    >>> levels.apply(np.array([0, 2, -1])).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    """
+
+    known: tuple[Any, ...]
+    frequent: tuple[int, ...]
+
+    @classmethod
+    def learn(
+        cls, known: tuple[Any, ...], codes: NDArray[np.int64], weights: NDArray[Any], most: int = MOST_LEVELS
+    ) -> Levels:
+        """From the codes of training rows, which hold every level of `known`; a code below 0 is no level."""
+        seen = codes >= 0
+        mass = np.bincount(codes[seen], weights[seen], minlength=len(known))
+        order = np.argsort(-mass, kind="stable")
+        return cls(known, tuple(sorted(int(code) for code in order[:most])))
+
+    @property
+    def pooled(self) -> bool:
+        """Whether levels are left over for the input of the others."""
+        return len(self.frequent) < len(self.known)
+
+    @property
+    def n_inputs(self) -> int:
+        return len(self.frequent) + self.pooled
+
+    def apply(self, codes: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Codes (n,) to inputs (n, n_inputs)."""
+        place = np.full(len(self.known) + 1, len(self.frequent))
+        place[list(self.frequent)] = np.arange(len(self.frequent))
+        inputs = np.zeros((len(codes), self.n_inputs), dtype=np.float32)
+        rows = np.flatnonzero(codes >= 0)
+        inputs[rows, place[codes[rows]]] = 1.0
+        return inputs

@@ -1,0 +1,70 @@
+"""The nets of `DeepClassifier` by name, with the sizes that each of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ..nn.nets import MLP, ReplicaNet, TabM, TabNet
+
+__all__ = ["NET_SIZES", "NetPlan", "plan_net"]
+
+# What each net's sizes are unless given. TabM's authors take a width of 512 and 32 members; on one core of a
+# CPU an epoch over 37,000 rows of 29 columns took 35 s with 256 and 16, and 5 s with these.
+NET_SIZES: dict[str, dict[str, float]] = {
+    "tabm": {"width": 128, "blocks": 3, "members": 8, "dropout": 0.1},
+    "tabnet": {"width": 8, "steps": 3},
+    "mlp": {"width": 256, "blocks": 2},
+}
+
+
+@dataclass(frozen=True)
+class NetPlan:
+    """An architecture: what to build, for how many inputs and outputs.
+
+    >>> plan = plan_net("mlp", {"width": 16}, {}, features=4, outputs=1)
+    >>> plan.build(replicas=2, seeds=(0, 1)).hidden
+    (16, 16)
+    """
+
+    name: str
+    features: int
+    outputs: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def build(self, replicas: int, seeds: tuple[int, ...]) -> ReplicaNet:
+        """The stack of nets, with its first weights."""
+        kinds: dict[str, Any] = {"tabm": TabM, "tabnet": TabNet, "mlp": MLP}
+        make = partial(kinds[self.name], self.features, outputs=self.outputs, **self.options)
+        net: ReplicaNet = make(replicas=replicas, seeds=seeds)
+        return net
+
+
+def plan_net(
+    name: str, sizes: Mapping[str, Any], extra: Mapping[str, Any], *, features: int, outputs: int
+) -> NetPlan:
+    """The plan of a net by name; a size that is None is the net's own, one that it does not have an error."""
+    if name not in NET_SIZES:
+        raise ValueError(f"net must be one of {', '.join(NET_SIZES)}, got {name!r}")
+    known = NET_SIZES[name]
+    for size, value in sizes.items():
+        if value is not None and size not in known:
+            raise ValueError(f"{name} has no {size}: its sizes are {', '.join(known)}")
+    chosen: dict[str, Any] = {
+        size: default if sizes.get(size) is None else sizes[size] for size, default in known.items()
+    }
+    for size in known:
+        value = chosen[size]
+        if size != "dropout" and (isinstance(value, bool) or value != int(value) or value < 1):
+            raise ValueError(f"{size} must be a whole number of at least 1, got {value!r}")
+    width = int(chosen["width"])
+    if name == "mlp":
+        options: dict[str, Any] = {"hidden": [width] * int(chosen["blocks"])}
+    elif name == "tabnet":
+        options = {"decision_width": width, "attention_width": width, "steps": int(chosen["steps"])}
+    else:
+        options = {"dropout": float(chosen["dropout"])}
+        options |= {size: int(chosen[size]) for size in ("width", "blocks", "members")}
+    return NetPlan(name, features, outputs, {**options, **extra})

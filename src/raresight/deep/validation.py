@@ -1,0 +1,77 @@
+"""Rows that training does not see, by which the best epoch and the best loss are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..common.posterior import log_posterior
+from ..losses import Loss
+from ..metrics import partial_auc
+from ..nn import Replicas
+from .scoring import score_rows
+
+__all__ = ["MIN_VALIDATION_ROWS", "Validation", "hold_out"]
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+# Early stopping is on by default where the held-out part has so many rows of each class. With fewer the
+# largest of some tens of partial AUCs is the luckiest one.
+MIN_VALIDATION_ROWS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Coded rows with labels, and how scores of them are judged.
+
+    Two classes: the partial AUC up to `max_fpr` (McClish's). More: the mean logarithm of the probability of
+    the true class, which is comparable between losses as the losses themselves are not.
+    """
+
+    inputs: NDArray[np.float32]
+    codes: Codes
+    weights: Floats | None
+    max_fpr: float
+
+    def judge(self, replicas: Replicas) -> Floats:
+        """The merit of each replica, NaN where a score is not finite."""
+        scores = score_rows(replicas, torch.from_numpy(self.inputs))
+        return np.array([self.merit(loss, one) for loss, one in zip(replicas.losses, scores)])
+
+    def merit(self, loss: Loss, scores: NDArray[Any]) -> float:
+        """The larger the better."""
+        if not np.isfinite(scores).all():
+            return float("nan")
+        if scores.ndim == 1:
+            return partial_auc(self.codes, scores, self.max_fpr, sample_weight=self.weights)
+        each = log_posterior(loss, scores)[np.arange(len(scores)), self.codes]
+        return float(np.average(each, weights=self.weights))
+
+
+def hold_out(
+    codes: Codes, early_stopping: Any, fraction: float, random: np.random.RandomState
+) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+    """Rows for training and for validation, class by class at random; None where nothing is held out."""
+    if early_stopping is False:
+        return None
+    counts = np.bincount(codes)
+    held = np.floor(fraction * counts).astype(np.int64)
+    if early_stopping == "auto" and held.min() < MIN_VALIDATION_ROWS:
+        return None
+    held = np.maximum(held, 1)
+    if (counts - held).min() < 1:
+        raise ValueError(
+            f"early_stopping holds out rows of every class, but one has {counts.min()} of them: pass "
+            "eval_set=(X, y) to fit, or early_stopping=False"
+        )
+    validation = np.concatenate(
+        [random.permutation(np.flatnonzero(codes == k))[:n] for k, n in enumerate(held)]
+    )
+    inside = np.zeros(len(codes), dtype=bool)
+    inside[validation] = True
+    return np.flatnonzero(~inside), np.flatnonzero(inside)

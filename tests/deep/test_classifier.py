@@ -1,0 +1,251 @@
+"""Deep classifiers learn, are calibrated, and take tables as they come."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from deep.deep_tables import mixed_frame, ring_table
+from raresight.deep import DeepClassifier
+from raresight.deep.fitting import DivergedWarning
+from raresight.deep.settings import batch_size_for
+from raresight.linear import LinearClassifier
+from raresight.losses import from_callable
+from raresight.metrics import roc_auc
+from raresight.nn.nets import mean_probability
+
+SMALL = {"net": "mlp", "width": 16, "max_epochs": 6, "learning_rate": 0.01, "random_state": 0, "n_jobs": 1}
+NETS = {
+    "mlp": {"width": 32, "learning_rate": 0.01},
+    "tabm": {"width": 16, "members": 4, "blocks": 2, "learning_rate": 0.01},
+    "tabnet": {"learning_rate": 0.02},
+}
+LOSSES = ("crossentropy", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2.0)", "vectorscaling(delta=0.5)")
+
+
+def net_model(name, **options):
+    return DeepClassifier(net=name, **{**NETS[name], "random_state": 0, "n_jobs": 1, **options})
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_learns_what_no_line_separates(net):
+    X, y = ring_table(4000)
+    fresh = ring_table(4000, seed=1)
+    model = net_model(net, max_epochs=12).fit(X, y)
+    assert roc_auc(fresh[1], model.decision_function(fresh[0])) > 0.85
+    assert roc_auc(fresh[1], LinearClassifier("tbl").fit(X, y).decision_function(fresh[0])) < 0.6
+    importance = model.feature_importances_
+    assert importance.sum() == pytest.approx(1)
+    assert importance[:2].min() > 1.5 * importance[2]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_probabilities_are_calibrated(loss):
+    X, y = ring_table(3000)
+    model = DeepClassifier(loss, **SMALL).fit(X, y)
+    p = model.predict_proba(X)
+    assert p.sum(1) == pytest.approx(1)
+    assert p[:, 1].mean() == pytest.approx(y.mean(), rel=1e-6)
+    assert expit(model.predict_log_odds(X)) == pytest.approx(p[:, 1])
+    fresh = ring_table(8000, seed=1)
+    assert model.predict_proba(fresh[0])[:, 1].mean() == pytest.approx(fresh[1].mean(), rel=0.25)
+    raw = model.decision_function(X).astype(float)
+    assert model.predict_log_odds(X) == pytest.approx(model.loss_.log_odds(raw) + model.log_odds_shift_[0])
+    assert np.array_equal(model.predict(X), (raw > 0).astype(int))
+
+
+def test_the_first_scores_are_those_of_the_prior():
+    X, y = ring_table(2000)
+    options = {**SMALL, "max_epochs": 1, "learning_rate": 1e-12, "early_stopping": False}
+    raw = DeepClassifier("tbl", **options).fit(X, y).decision_function(X).astype(float)
+    prior = np.log(y.mean() / (1 - y.mean()))
+    assert abs(np.median(DeepClassifier("tbl", **options).fit(X, y).loss_.log_odds(raw)) - prior) < 1
+
+
+def test_several_classes():
+    X, _ = ring_table(3000)
+    y = np.array(["low", "mid", "top"])[np.digitize(X[:, 0] * X[:, 1], [-1, 1])]
+    model = DeepClassifier(**{**SMALL, "max_epochs": 10}).fit(X, y)
+    p = model.predict_proba(X)
+    shares = [np.mean(y == label) for label in model.classes_]
+    assert model.decision_function(X).shape == p.shape == (3000, 3)
+    assert p.mean(0) == pytest.approx(shares, rel=1e-6)
+    assert np.mean(model.predict(X) == y) > 0.8
+    assert expit(model.predict_log_odds(X)) == pytest.approx(p, abs=1e-9)
+
+
+def test_seeds_are_averaged_as_probabilities():
+    X, y = ring_table(1500)
+    model = DeepClassifier(n_seeds=3, **SMALL).fit(X, y)
+    replicas = model.nets_.replicas("cpu")
+    inputs = torch.from_numpy(model._encoder.apply(X))
+    each = np.stack([model.loss_.probability(one) for one in replicas.scores(inputs).numpy()])
+    assert np.ptp(each, axis=0).max() > 0.01
+    found = model.loss_.probability(model.decision_function(X).astype(float))
+    assert found == pytest.approx(each.mean(0), abs=1e-6)
+
+
+def test_members_are_averaged_as_probabilities():
+    X, y = ring_table(500)
+    model = net_model("tabm", max_epochs=2, n_seeds=2).fit(X, y)
+    replicas = model.nets_.replicas("cpu")
+    members = replicas.net.member_scores(torch.from_numpy(model._encoder.apply(X)).double()).detach()
+    expected = mean_probability(members, replicas.losses).mean(0).numpy()
+    found = model.loss_.probability(model.decision_function(X).astype(float))
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_seed_gives_the_same_twice():
+    X, y = ring_table(1000)
+    one, same, other = (DeepClassifier(**{**SMALL, "random_state": seed}).fit(X, y) for seed in (3, 3, 4))
+    assert np.array_equal(one.decision_function(X), same.decision_function(X))
+    assert not np.array_equal(one.decision_function(X), other.decision_function(X))
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_scores_do_not_depend_on_the_rows_beside(net):
+    X, y = ring_table(700)
+    model = net_model(net, max_epochs=2).fit(X, y)
+    whole = model.decision_function(X)
+    assert whole.dtype == np.float32
+    pieces = [model.decision_function(X[i : i + 111]) for i in range(0, 700, 111)]
+    assert np.array_equal(np.concatenate(pieces), whole)
+    assert model.decision_function(X[17:18])[0] == whole[17]
+
+
+def test_class_weights_are_taken_out_of_the_probabilities():
+    X, y = ring_table(3000)
+    plain = DeepClassifier("crossentropy", **SMALL).fit(X, y)
+    balanced = DeepClassifier("crossentropy", class_weight="balanced", **SMALL).fit(X, y)
+    assert balanced.predict(X).sum() > 1.2 * plain.predict(X).sum()
+    assert balanced.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), rel=1e-6)
+    by_name = DeepClassifier("crossentropy", class_weight={1: 11.0}, **SMALL).fit(X, y)
+    assert str(by_name.loss_) != str(plain.loss_)
+    with pytest.raises(ValueError, match="class_weight names 7"):
+        DeepClassifier(class_weight={7: 1.0}, **SMALL).fit(X, y)
+
+
+def test_frames_with_gaps_and_categories():
+    frame, y = mixed_frame(3000)
+    fresh, labels = mixed_frame(3000, seed=1)
+    model = DeepClassifier(**SMALL, categorical_features=["code"]).fit(frame, y)
+    assert model.feature_names_in_.tolist() == ["amount", "shop", "code"]
+    assert roc_auc(labels, model.decision_function(fresh)) > 0.85
+    assert model.feature_importances_.argmin() == 2
+    unknown = fresh.assign(shop=pd.Categorical(["elsewhere"] * 3000))
+    assert np.isfinite(model.decision_function(unknown)).all()
+    with pytest.raises(ValueError, match="categorical_features: there is no column named 'nothing'"):
+        DeepClassifier(**SMALL, categorical_features=["nothing"]).fit(frame, y)
+    with pytest.raises(ValueError, match="neither numbers nor categories"):
+        DeepClassifier(**SMALL).fit(frame.assign(shop=frame.shop.astype(object)), y)
+
+
+def test_sparse_rows_are_dense_ones_with_zeros():
+    X, y = ring_table(600)
+    X[np.abs(X) < 0.5] = 0
+    dense = DeepClassifier(**SMALL).fit(X, y)
+    thin = DeepClassifier(**SMALL).fit(sparse.csr_matrix(X), y)
+    assert np.array_equal(dense.decision_function(X), thin.decision_function(sparse.csr_matrix(X)))
+
+
+def test_columns_that_say_nothing():
+    y = np.arange(200) % 4 == 0
+    model = DeepClassifier(**SMALL).fit(np.ones((200, 2)), y)
+    assert model.predict_proba(np.ones((3, 2)))[:, 1] == pytest.approx(0.25, abs=1e-6)
+    assert not model.feature_importances_.any()
+
+
+def test_inside_scikit_learn():
+    X, y = ring_table(900)
+    piped = make_pipeline(StandardScaler(), DeepClassifier(**SMALL)).fit(X, y)
+    assert piped.predict_proba(X).shape == (900, 2)
+    search = GridSearchCV(
+        DeepClassifier(**SMALL), {"loss": ["tbl", "crossentropy"], "width": [4, 8]}, scoring="roc_auc", cv=2
+    ).fit(X, y)
+    assert set(search.best_params_) == {"loss", "width"}
+    calibrated = CalibratedClassifierCV(DeepClassifier(**SMALL), cv=2).fit(X, y)
+    assert calibrated.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), rel=0.2)
+    options = DeepClassifier(net_options={"batch_norm": True}, **SMALL)
+    assert clone(options).get_params() == options.get_params()
+    assert options.fit(X, y).nets_.plan.options["batch_norm"] is True
+
+
+def test_a_fit_that_fails_leaves_the_model_whole():
+    X, y = ring_table(400)
+    model = DeepClassifier(**SMALL).fit(X, y)
+    before = model.decision_function(X)
+    with pytest.raises(ValueError, match="one class only"):
+        model.fit(X[:, :2], np.zeros(400))
+    assert np.array_equal(model.decision_function(X), before)
+
+
+def test_nets_that_fail_are_told():
+    X, y = ring_table(500)
+    wild = {**SMALL, "learning_rate": 1e12, "early_stopping": False, "warmup_epochs": 0}
+    with pytest.warns(DivergedWarning, match=r"alpha\(alpha=0.3\), seed \d+: .* not finite in epoch 1"):
+        DeepClassifier("alpha(alpha=0.3)", **wild).fit(X, y)
+
+
+def test_the_batch_grows_with_the_rows():
+    assert [batch_size_for(n) for n in (50, 25_600, 200_000, 10**7)] == [128, 128, 1000, 4096]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"net": "resnet"}, "net must be one of tabm, tabnet, mlp, got 'resnet'"),
+        ({"net": "mlp", "members": 3}, "mlp has no members: its sizes are width, blocks"),
+        ({"net": "tabnet", "dropout": 0.1}, "tabnet has no dropout"),
+        ({"width": 2.5}, "width must be a whole number of at least 1, got 2.5"),
+        ({"max_epochs": 0}, "max_epochs must be a whole number of at least 1, got 0"),
+        ({"batch_size": "large"}, "batch_size must be 'auto' or a whole number"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number above 0, got 0.0"),
+        ({"weight_decay": -1}, "weight_decay must be a number of at least 0"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be a number between 0 and 1"),
+        ({"max_fpr": 0}, "max_fpr must be a number above 0"),
+        ({"early_stopping": "yes"}, "early_stopping must be 'auto', True or False, got 'yes'"),
+        ({"n_seeds": True}, "n_seeds must be a whole number"),
+        ({"n_jobs": 0}, "n_jobs must be None or a whole number"),
+        ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda', got 'tpu'"),
+        ({"loss": "tbl(beta=1)"}, "alpha"),
+        ({"loss": "ldam"}, "class counts are"),
+        ({"categorical_features": "all"}, "categorical_features must be 'auto' or a list of columns"),
+    ],
+)
+def test_refused(options, said):
+    X, y = ring_table(200)
+    with pytest.raises(ValueError, match=said.replace("(", r"\(")):
+        DeepClassifier(**{"net": "mlp", **options}).fit(X, y)
+
+
+def test_refused_types():
+    X, y = ring_table(200)
+    with pytest.raises(TypeError, match="device must be"):
+        DeepClassifier(device=0).fit(X, y)
+    with pytest.raises(TypeError, match="loss must be a loss"):
+        DeepClassifier(loss=3).fit(X, y)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_told():
+    X, y = ring_table(200)
+    with pytest.raises(ValueError, match="PyTorch sees no GPU here"):
+        DeepClassifier(device="cuda").fit(X, y)
+
+
+def test_a_loss_of_ones_own():
+    X, y = ring_table(1000)
+    loss = from_callable(lambda z, label: torch.nn.functional.softplus(z) - label * z, name="mine")
+    model = DeepClassifier(loss, **SMALL).fit(X, y)
+    assert model.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), rel=1e-6)
+    with pytest.raises(ValueError, match="has no text that can be read back"):
+        model.save("nowhere")

@@ -1,0 +1,133 @@
+"""Columns as inputs of a net."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from scipy.special import ndtri
+
+from deep.deep_tables import mixed_frame
+from raresight.deep.encoding import TableEncoder, dense_table
+from raresight.deep.levels import MOST_LEVELS, Levels
+from raresight.deep.normal_scores import MOST_KNOTS, NormalScores
+
+
+def learn(table, categorical=()):
+    return TableEncoder.learn(table, list(categorical), np.ones(len(table)))
+
+
+@pytest.mark.parametrize("rows", [50, 20_000])
+def test_numbers_become_normal_whatever_their_distribution(rows):
+    values = np.exp(5 * np.random.default_rng(0).normal(size=rows))
+    scale = NormalScores.learn(values, np.ones(rows))
+    scores = scale.apply(values)
+    assert len(scale.knots) <= min(rows, MOST_KNOTS + 2)
+    assert scores.mean() == pytest.approx(0, abs=0.01)
+    assert scores.std() == pytest.approx(1, abs=0.05)
+    assert (np.diff(scores[np.argsort(values)]) >= 0).all()
+    # The ends have scores of their own, and nothing lies beyond them.
+    assert scores.max() == pytest.approx(ndtri(1 - 0.5 / rows), abs=1e-6)
+    assert scale.apply(np.array([1e300, -1.0])).tolist() == [scores.max(), scores.min()]
+
+
+def test_equal_values_share_the_middle_of_their_ranks():
+    scale = NormalScores.learn(np.repeat([0.0, 7.0], [98, 2]), np.ones(100))
+    low, high = ndtri(0.49), ndtri(0.99)
+    mean = 0.98 * low + 0.02 * high
+    assert scale.apply(np.array([0.0, 7.0])) == pytest.approx([low - mean, high - mean])
+
+
+@pytest.mark.parametrize("most", [40, 5000])
+def test_weights_are_repetitions(most):
+    random = np.random.default_rng(0)
+    values, repeats = random.normal(size=most).round(3), random.integers(1, 4, most)
+    weighted = NormalScores.learn(values, repeats.astype(float))
+    repeated = NormalScores.learn(np.repeat(values, repeats), np.ones(repeats.sum()))
+    assert np.array_equal(weighted.knots, repeated.knots)
+    assert weighted.scores == pytest.approx(repeated.scores, abs=1e-12)
+
+
+def test_columns_that_say_nothing_have_no_input():
+    gaps = np.array([np.nan, 1.0, 1.0, 1.0])
+    table = np.column_stack([np.full(4, 3.0), np.full(4, np.nan), gaps, np.arange(4.0)])
+    coder = learn(table)
+    assert coder.origins.tolist() == [2, 3]  # whether there is a gap is all that the third column says
+    assert coder.apply(table)[:, 0].tolist() == [1, 0, 0, 0]
+    nothing = learn(table[:, :2])
+    assert nothing.apply(table[:, :2]).tolist() == [[0.0]] * 4
+
+
+def test_gaps_are_the_mean_and_an_input():
+    column = np.array([[1.0], [2.0], [np.nan], [4.0]])
+    assert learn(column).apply(column)[2].tolist() == [0, 1]
+    whole = column[[0, 1, 3]]
+    assert learn(whole).apply(np.array([[np.nan]])).tolist() == [[0]]  # training had none: no input for it
+
+
+def test_rare_levels_are_pooled_and_unknown_ones_are_nothing():
+    codes = np.concatenate([np.repeat(np.arange(MOST_LEVELS), 3), np.arange(MOST_LEVELS, MOST_LEVELS + 9)])
+    levels = Levels.learn(tuple(range(MOST_LEVELS + 9)), codes, np.ones(len(codes)))
+    assert levels.frequent == tuple(range(MOST_LEVELS))
+    inputs = levels.apply(np.array([4, MOST_LEVELS, MOST_LEVELS + 8, -1]))
+    assert inputs.shape == (4, MOST_LEVELS + 1)
+    assert inputs.argmax(1)[:3].tolist() == [4, MOST_LEVELS, MOST_LEVELS]
+    assert inputs.sum(1).tolist() == [1, 1, 1, 0]
+
+
+def test_categories_of_frames():
+    frame, _ = mixed_frame(500)
+    coder = learn(frame, [1, 2])
+    # amount, its gaps; four shops ("nowhere" has no row), their gaps; four codes.
+    assert coder.origins.tolist() == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2]
+    inputs = coder.apply(frame)
+    assert np.array_equal(inputs[:, 6], frame.shop.isna())
+    assert inputs[:, 2:6].sum(1) + inputs[:, 6] == pytest.approx(1)
+    assert np.array_equal(inputs[:, 2], frame.shop == "west")
+    new = frame.assign(shop=pd.Categorical(["nowhere"] * 500), code=9)
+    assert not coder.apply(new)[:, 2:].any()
+
+
+def test_numbered_categories_are_the_same_in_frames_and_arrays():
+    values = np.array([3.0, 1.0, 2.0, 1.0, np.nan])
+    frame = pd.DataFrame({"code": pd.Categorical(values, categories=[3.0, 1.0, 2.0])})
+    coder = learn(frame, [0])
+    assert np.array_equal(coder.apply(values[:, None]), coder.apply(frame))
+    assert coder.apply(np.array([[7.0]])).tolist() == [[0, 0, 0, 0]]
+
+
+def test_text_categories_need_a_frame():
+    frame, _ = mixed_frame(50)
+    with pytest.raises(ValueError, match="column 1 held text categories in training"):
+        learn(frame, [1]).apply(np.zeros((2, 3)))
+
+
+def test_written_and_read_again():
+    frame, _ = mixed_frame(300)
+    coder = learn(frame, [1, 2])
+    again = TableEncoder.restore(coder.describe(), coder.arrays())
+    assert np.array_equal(again.apply(frame), coder.apply(frame))
+    assert np.array_equal(again.origins, coder.origins)
+
+
+def test_sparse_tables_are_made_dense_up_to_a_size():
+    small = sparse.random(5, 4, density=0.5, format="csr", random_state=0)
+    assert np.array_equal(dense_table(small), small.toarray())
+    with pytest.raises(ValueError, match="sparse with 1048576 x 1024 numbers, but nets take dense rows"):
+        dense_table(sparse.csr_matrix((1 << 20, 1 << 10)))
+
+
+def test_polars_is_read_as_pandas_is():
+    from raresight.deep import DeepClassifier
+
+    frame, y = mixed_frame(300)
+    options = {"net": "mlp", "width": 8, "max_epochs": 2, "random_state": 0, "n_jobs": 1}
+    model = DeepClassifier(**options).fit(frame, y)
+    polars = pl.from_pandas(frame)
+    again = DeepClassifier(**options).fit(polars, y)
+    assert again.feature_names_in_.tolist() == ["amount", "shop", "code"]
+    # The order of categories is that of each library; the rows of both are told apart alike.
+    assert model.decision_function(polars) == pytest.approx(model.decision_function(frame), abs=1e-6)
+    assert again.decision_function(frame) == pytest.approx(again.decision_function(polars), abs=1e-6)

@@ -1,0 +1,47 @@
+"""scikit-learn's own checks of an estimator."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from raresight.deep import DeepClassifier
+
+# The sign of the raw score decides, and the level of the probabilities is put right after it: rows at the
+# boundary may be more probably of the other class. test_classifier.py has accuracy, shapes and errors.
+LEVEL = "predict follows the raw score, not the probability"
+# test_weights.py has the same in float64, to six digits.
+ROUNDING = "sums of float32 in another order differ in the last digits, and training enlarges that"
+ROWS = "dropout and batch norm go by rows, however they are weighted"
+
+
+def expected(estimator):
+    reason = ROUNDING if estimator.net == "mlp" else ROWS
+    return {
+        "check_sample_weight_equivalence_on_dense_data": reason,
+        "check_sample_weight_equivalence_on_sparse_data": reason,
+        "check_classifiers_train": LEVEL,
+    }
+
+
+@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API.*")
+@parametrize_with_checks(
+    [DeepClassifier(net="mlp", width=16, max_epochs=30, learning_rate=0.01, n_jobs=1)],
+    expected_failed_checks=expected,
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API.*")
+@parametrize_with_checks(
+    [
+        DeepClassifier(n_jobs=1),
+        DeepClassifier(net="tabm", width=16, members=4, max_epochs=30, learning_rate=0.01, n_jobs=1),
+        DeepClassifier(net="tabnet", max_epochs=30, learning_rate=0.02, n_jobs=1),
+    ],
+    expected_failed_checks=expected,
+)
+def test_scikit_learn_contract_of_the_larger_nets(estimator, check):
+    check(estimator)
