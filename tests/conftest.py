@@ -15,3 +15,6 @@ hypothesis.settings.load_profile("repeatable")
 # imported.
 if shutil.which("nvidia-smi") is None:
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# Those run on a GPU machine without pytest: make test-gpu.
+collect_ignore = ["gpu"]
