@@ -69,7 +69,7 @@ def killed_and_resumed(folder, kills, draws, *options):
 
 
 def test_killed_at_random_moments(whole, tmp_path):
-    assert killed_and_resumed(tmp_path, 6, random.Random(0)) == ("trials", whole[0])
+    assert killed_and_resumed(tmp_path, 3, random.Random(0)) == ("trials", whole[0])
 
 
 @pytest.mark.slow  # the command is killed with two jobs in tests/job, too
