@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 from .deep.claims import beats_every_rival
 from .deep.printed import MINORITY
@@ -46,13 +45,5 @@ REPORT = Report(
     claims=claims,
 )
 
-
-def run(
-    out: Path, seed: int = 0, tell: Callable[[str], None] = lambda message: None, **options: Any
-) -> list[Path]:
-    """Train what is missing if `data` is given; write the table, its numbers and a figure.
-
-    Options are those of `write_report`: `data`, `dataset`, `size`, `minutes`, `device`, `stack`,
-    `results_only`.
-    """
-    return write_report(REPORT, out, seed, tell, **options)
+# Trains what is missing if `data` is given; writes the table, its numbers and a figure.
+run = partial(write_report, REPORT)
