@@ -1,6 +1,11 @@
-"""`DeepClassifier` on a GPU: the same twice, as on the CPU, with weights. Needs scikit-learn and SciPy."""
+"""`DeepClassifier` on a GPU: the same twice, as on the CPU, with weights. Needs scikit-learn and SciPy.
+
+TabM takes part where the tabm package is installed.
+"""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -10,9 +15,10 @@ Y = (RANDOM.random(4000) < 1 / (1 + np.exp(9 - 2 * (X[:, 0] ** 2 + X[:, 1] ** 2)
 WEIGHTS = RANDOM.exponential(size=4000)
 NETS = {
     "mlp": {"width": 32, "learning_rate": 0.01},
-    "tabm": {"width": 16, "members": 4, "learning_rate": 0.01},
     "tabnet": {"learning_rate": 0.02},
 }
+if find_spec("tabm"):
+    NETS["tabm"] = {"width": 16, "members": 4, "learning_rate": 0.01}
 
 
 def fitted(net, device="cuda", weights=None, **options):

@@ -32,8 +32,8 @@ def a_net(depth: int = 32, replicas: int = 3) -> ResNet:
     return net.cuda()
 
 
-def images(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1)).cuda()
+def images(*shape: int, seed: int = 1) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).cuda()
 
 
 def trained(net: ResNet, x: torch.Tensor, half: bool) -> tuple[torch.Tensor, Gradients]:
@@ -48,25 +48,32 @@ def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((found.double() - wanted.double()).norm() / wanted.double().norm())
 
 
-def near(gradients: Gradients, wanted: Gradients) -> None:
-    """Equal up to rounding, but for the few that a unit at the very edge of its relu can move."""
-    apart = sorted(difference(gradient, wanted[name]) for name, gradient in gradients.items())
-    assert apart[len(apart) // 2] < 1e-5, apart
-    assert apart[-1] < 0.05, apart
+def assert_right(net: ResNet, *shape: int) -> None:
+    """Scores, statistics and every gradient up to rounding, over a few inputs.
+
+    A unit at the very edge of its relu is on in one precision and off in the other, and moves the gradients
+    of all layers before it by a thousandth. The inputs are small, so that most have no such unit, and a
+    gradient must be right for one of them.
+    """
+    best: dict[str, float] = {}
+    for seed in range(6):
+        ours, wide = copy.deepcopy(net), copy.deepcopy(net).double()
+        x = images(*shape, seed=seed)
+        scores, gradients = trained(ours, x, False)
+        wanted, wanted_gradients = trained(wide, x.double(), False)
+        assert difference(scores, wanted) < 1e-5, (shape, difference(scores, wanted))
+        for name, gradient in gradients.items():
+            best[name] = min(best.get(name, 1.0), difference(gradient, wanted_gradients[name]))
+        buffers = dict(wide.named_buffers())
+        for name, buffer in ours.named_buffers():
+            if "running" in name:
+                assert difference(buffer, buffers[name]) < 1e-5, (shape, name)
+    assert max(best.values()) < 1e-5, (shape, {name: apart for name, apart in best.items() if apart > 1e-5})
 
 
 def check_float32_is_right_for_every_depth() -> None:
     for depth in (32, 44, 56):
-        net, x = a_net(depth), images(3, 16, 3, 32, 32)
-        wide = copy.deepcopy(net).double()
-        scores, gradients = trained(net, x, False)
-        wanted, wanted_gradients = trained(wide, x.double(), False)
-        assert difference(scores, wanted) < 1e-5, (depth, difference(scores, wanted))
-        near(gradients, wanted_gradients)
-        buffers = dict(wide.named_buffers())
-        for name, buffer in net.named_buffers():
-            if "running" in name:
-                assert difference(buffer, buffers[name]) < 1e-5, (depth, name)
+        assert_right(a_net(depth, replicas=2), 2, 2, 3, 32, 32)
 
 
 def check_bfloat16_is_as_near_as_the_layers_under_autocast() -> None:
@@ -99,12 +106,7 @@ def check_the_same_bits_twice() -> None:
 
 def check_other_sizes_of_images_and_batches() -> None:
     for shape in ((2, 5, 3, 64, 64), (3, 3, 32, 32)):
-        net, x = a_net(8, replicas=2), images(*shape)
-        wide = copy.deepcopy(net).double()
-        scores, gradients = trained(net, x, False)
-        wanted, wanted_gradients = trained(wide, x.double(), False)
-        assert difference(scores, wanted) < 1e-5, shape
-        near(gradients, wanted_gradients)
+        assert_right(a_net(8, replicas=2), *shape)
 
 
 def check_evaluation() -> None:
