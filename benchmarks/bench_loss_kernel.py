@@ -2,9 +2,9 @@
 
 2^27 scores, uint8 labels, one row in a hundred positive, mean loss. Beside ours (the modules as they are): a
 copy of the same bytes, PyTorch's own binary cross entropy, and the reference formulas of `raresight.losses`
-in PyTorch, eager and compiled. A time is that of a hundred steps one after the other, divided by a hundred,
-the median of five such rounds. "host" is how long Python takes to ask for a step of ours: a GPU that is
-faster waits for it. Needs PyTorch, Triton and NumPy alone:
+in PyTorch, eager and compiled. A time is that of a hundred steps one after the other (fewer where they are
+slow), divided by their number, the median of five such rounds. "host" is how long Python takes to ask for a
+step of ours: a GPU that is faster waits for it. Needs PyTorch, Triton and NumPy alone:
 
     python benchmarks/bench_loss_kernel.py [--log2 27] [--dtypes float32 bfloat16] [--compiled 1] [--out FILE]
 """
@@ -39,23 +39,26 @@ LOSSES: tuple[Loss, ...] = (
 )
 
 
-ROUNDS, STEPS = 5, 100
+ROUNDS, MOST_STEPS, ROUND_SECONDS = 5, 100, 0.5
 
 
 def milliseconds(work: Callable[[], object]) -> tuple[float, float]:
     """Of a step: (as the clock on the wall has it, until the host has asked for it)."""
-    for _ in range(10):
+    for _ in range(3):
+        begun = time.perf_counter()
         work()
+        torch.cuda.synchronize()
+    steps = max(3, min(MOST_STEPS, int(ROUND_SECONDS / (time.perf_counter() - begun))))
     whole, asked = [], []
     for _ in range(ROUNDS):
         torch.cuda.synchronize()
         begun = time.perf_counter()
-        for _ in range(STEPS):
+        for _ in range(steps):
             work()
         asked.append(time.perf_counter() - begun)
         torch.cuda.synchronize()
         whole.append(time.perf_counter() - begun)
-    return statistics.median(whole) / STEPS * 1000, statistics.median(asked) / STEPS * 1000
+    return statistics.median(whole) / steps * 1000, statistics.median(asked) / steps * 1000
 
 
 def reference(loss: Loss, z: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
