@@ -12,7 +12,8 @@ from typing import Any
 from .deep.estimates import Estimate, estimate, paired
 from .deep.experiments import EXPERIMENTS, Cell
 from .deep.journal import Record
-from .deep.report import brought_up_to_date, claim_verdict, nothing_complete, number, refuse_seed
+from .deep.report import brought_up_to_date, nothing_complete, refuse_seed
+from .deep.report_text import claim_verdict, number
 from .deep.results import WHEN, Result, find_results, missing_lines, value_at
 from .deep.settings import Setup, Trial, size_of
 from .output import COLOURS, figure_with_axes, save_figure, write_rows

@@ -11,7 +11,8 @@ from functools import partial
 
 from .deep.claims import beats_every_rival
 from .deep.printed import BRIER
-from .deep.report import Column, Report, write_report
+from .deep.report import Report, write_report
+from .deep.report_text import Column
 from .deep.results import Result
 
 __all__ = ["REPORT", "run"]

@@ -7,7 +7,8 @@ from functools import partial
 
 from .deep.claims import beats_every_rival, gain_grows, rivals_do_not_improve
 from .deep.printed import TABLE2
-from .deep.report import Column, Report, write_report
+from .deep.report import Report, write_report
+from .deep.report_text import Column
 from .deep.results import Result
 
 __all__ = ["REPORT", "run"]
@@ -42,8 +43,8 @@ REPORT = Report(
         Column("Brier score", "brier_linked", is_compared=True),
     ),
     paper_columns=(
-        Column("ACC, argmax, best epoch on the test set", "accuracy", "test"),
         Column("AUC, best epoch on the test set", "roc_auc", "test"),
+        Column("ACC, argmax, best epoch on the test set", "accuracy", "test"),
         Column("ACC, last epoch", "accuracy"),
         Column("ACC, link and prior, last epoch", "accuracy_linked"),
         Column("AUC, last epoch", "roc_auc"),

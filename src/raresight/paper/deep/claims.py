@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .methods import REFERENCE
 from .metrics import is_better
-from .report import claim_verdict, number
+from .report_text import claim_verdict, number
 from .results import Result
 
 __all__ = ["beats_every_rival", "gain_grows", "rivals_do_not_improve"]
@@ -66,17 +66,18 @@ def gain_grows(results: Sequence[Result], metric: str, title: str) -> list[str]:
 
 
 def rivals_do_not_improve(results: Sequence[Result], metric: str, title: str) -> list[str]:
-    """Which rivals differ from CE+LA, a line for each cell."""
+    """Whether any rival is better than CE+LA, a line for each cell."""
     lines = []
     for result in results:
-        found = []
+        found, is_better_somewhere = [], False
         for method in ("Focal+LA", "LDAM-DRW", "Poly+LA", "VS"):
             gap = result.difference(method, REFERENCE, metric, "last")
             if gap.low > 0 or gap.high < 0:
                 found.append(f"{method} {number(metric, gap.mean, sign=True)}")
+                is_better_somewhere |= claim_verdict(gap, metric) == "held"
         text = ", ".join(found) if found else "none"
         lines.append(
             f"Rivals do not improve on {REFERENCE} in {title} ({_NAMES[result.role]}, {result.cell}); those "
-            f"whose interval leaves out zero: {text}."
+            f"whose interval leaves out zero: {text}: {'the opposite' if is_better_somewhere else 'held'}."
         )
     return lines

@@ -9,27 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from ..output import COLOURS, figure_with_axes, save_figure, write_rows
-from .choice import Chosen
-from .estimates import LEVEL, Estimate
+from .digest import digest
+from .estimates import LEVEL
 from .experiments import EXPERIMENTS, Experiment
 from .journal import Record, journal_path, read_records
 from .methods import REFERENCE
-from .metrics import BINARY_METRICS, CLASS_METRICS, is_better
-from .printed import Key, Printed
-from .results import WHEN, Result, apart, chosen_settings, find_results, missing_lines
+from .metrics import BINARY_METRICS, CLASS_METRICS
+from .report_text import (
+    Column,
+    cell_text,
+    cell_title,
+    method_words,
+    number,
+    printed_cells,
+    setting_words,
+    settings_name,
+)
+from .results import WHEN, Result, Table, apart, chosen_settings, find_results, missing_lines
 from .settings import DATASETS, Setup, size_of, validation_share
 
-__all__ = ["Column", "Report", "brought_up_to_date", "cell_text", "claim_verdict", "number", "write_report"]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: a metric at an epoch of `WHEN`, and whether the difference to CE+LA is shown."""
-
-    title: str
-    metric: str
-    when: str = "last"
-    is_compared: bool = False
+__all__ = ["Report", "brought_up_to_date", "nothing_complete", "refuse_seed", "write_report"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,9 @@ class Report:
         name: Of the files.
         title: What it is about.
         experiment: One of `EXPERIMENTS`.
-        columns: Of the table at the settings chosen on validation rows.
-        paper_columns: Of the table at the paper's setting; beside those with a printed number stands that.
+        columns: Of the table at the settings chosen on validation rows; the first is the one in short.
+        paper_columns: Of the table at the paper's setting, the first in short likewise; beside those with a
+            printed number stands that.
         printed: The paper's numbers.
         drawn: The metric of the figure.
         drawn_title: Its name there.
@@ -53,7 +53,7 @@ class Report:
     experiment: str
     columns: tuple[Column, ...]
     paper_columns: tuple[Column, ...]
-    printed: Mapping[Key, Printed]
+    printed: Table
     drawn: str
     drawn_title: str
     claims: Callable[[Sequence[Result], Sequence[Result]], list[str]]
@@ -157,7 +157,7 @@ def number_rows(report: Report, results: Sequence[Result]) -> list[dict[str, Any
                     printed = result.printed(report.printed, method, metric)
                     rows.append(
                         {
-                            "settings": _settings_name(result.role),
+                            "settings": settings_name(result.role),
                             "task": result.cell.task,
                             "rho": result.cell.rho,
                             "epochs": result.epochs,
@@ -193,18 +193,23 @@ def markdown(
 ) -> str:
     """The page of an experiment."""
     lines = [f"### {report.title}", ""]
+    lines += digest(report.printed, report.columns[0], report.paper_columns[0], final, paper)
+    lines += ["", "#### What the paper claims", ""]
     lines += [f"* {line}" for line in report.claims(final, paper)]
     if final:
         lines += ["", "#### Settings chosen on validation rows", "", _protocol_words(report, final)]
         for result in final:
-            lines += ["", f"**{_cell_title(result)}**", "", *_final_table(report, result, finished)]
+            lines += ["", f"**{cell_title(result)}**", "", *_final_table(report, result, finished)]
     if paper:
         lines += ["", "#### The paper's own setting", "", _paper_words()]
         for result in paper:
-            lines += ["", f"**{_cell_title(result)}**", "", *_paper_table(report, result)]
+            lines += ["", f"**{cell_title(result)}**", "", *_paper_table(report, result)]
     if missing:
         lines += ["", "Not trained yet:", "", *(f"* {line}" for line in missing)]
     return "\n".join(lines) + "\n"
+
+
+_METRIC_WORDS = {"roc_auc": "AUC", "accuracy_linked": "accuracy after the link"}
 
 
 def _protocol_words(report: Report, final: Sequence[Result]) -> str:
@@ -216,9 +221,9 @@ def _protocol_words(report: Report, final: Sequence[Result]) -> str:
     largest = max(DATASETS[first.setup.dataset].lrs)
     rates = [records[0]["trial"]["lr"] for result in final for records in result.records.values()]
     return (
-        f"Learning rate and parameters of each loss were chosen by {by} on validation rows of the training "
-        f"images ({draws} {'draw' if draws == 1 else 'draws'} of the task, a seed of their own, the same "
-        "number of tries for every loss with parameters). A share of every category validates "
+        f"Learning rate and parameters of each loss were chosen by {_METRIC_WORDS[by]} on validation rows "
+        f"of the training images ({draws} {'draw' if draws == 1 else 'draws'} of the task, a seed of their "
+        "own, the same number of tries for every loss with parameters). A share of every category validates "
         f"({validation_share(first.cell.task):.0%}); of the rare ones these are rows that the task leaves "
         "unused, so that only the common ones train on fewer. Then three new seeds a draw, on the same rows. "
         "In parentheses the "
@@ -245,11 +250,11 @@ def _final_table(report: Report, result: Result, finished: Mapping[str, Record])
     titles = ["", "chosen", *(column.title for column in report.columns)]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for method in result.records:
-        there = _setting_words(on_test[method])
+        there = setting_words(on_test[method])
         other = "" if there == result.setting(method) else f" (the test set would choose {there})"
         cells = [cell_text(result, method, column) for column in report.columns]
         lines.append(
-            f"| {_method_words(result, method)} | {result.setting(method)}{other} | {' | '.join(cells)} |"
+            f"| {method_words(result, method)} | {result.setting(method)}{other} | {' | '.join(cells)} |"
         )
     return lines
 
@@ -268,51 +273,11 @@ def _paper_table(report: Report, result: Result) -> list[str]:
             ours = result.mean(method, column.metric, column.when)
             cells.append(f"{number(column.metric, ours.mean)} ± {number(column.metric, ours.deviation)}")
             if shown:
-                cells += _printed_cells(
+                cells += printed_cells(
                     result.printed(report.printed, method, column.metric), ours, column.metric
                 )
-        lines.append(f"| {_method_words(result, method)} | {result.setting(method)} | {' | '.join(cells)} |")
+        lines.append(f"| {method_words(result, method)} | {result.setting(method)} | {' | '.join(cells)} |")
     return lines
-
-
-def _printed_cells(printed: Printed | None, ours: Estimate, metric: str) -> list[str]:
-    if printed is None:
-        return ["", ""]
-    text = number(metric, printed.mean)
-    if printed.deviation is None:
-        return [text, f"{number(metric, ours.mean - printed.mean, sign=True)}"]
-    errors = apart(ours, printed)
-    words = "" if math.isnan(errors) else f"{errors:+.1f} SE"
-    return [f"{text} ± {number(metric, printed.deviation)}", words]
-
-
-def cell_text(result: Result, method: str, column: Column) -> str:
-    """A mean, and where it is compared the difference to CE+LA with its interval."""
-    text = number(column.metric, result.mean(method, column.metric, column.when).mean)
-    if not column.is_compared or method == REFERENCE:
-        return text
-    gap = result.difference(method, REFERENCE, column.metric, column.when)
-    shown, low, high = (number(column.metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
-    mark = "**" if gap.low > 0 or gap.high < 0 else ""
-    return f"{text} ({mark}{shown}{mark} [{low}, {high}])"
-
-
-def number(metric: str, value: float, *, sign: bool = False) -> str:
-    """A metric as it is shown: percent, or a Brier score.
-
-    >>> number("roc_auc", 0.8541), number("brier_linked", 0.1), number("accuracy", -0.01, sign=True)
-    ('85.41', '0.100', '-1.00')
-    """
-    if math.isnan(value):
-        return "-"
-    digits = f"{'+' if sign else ''}.{3 if 'brier' in metric else 2}f"
-    return format(value if "brier" in metric else 100 * value, digits)
-
-
-def claim_verdict(gap: Estimate, metric: str) -> str:
-    """Whether a difference is an improvement: "held", "the opposite" or "cannot be told"."""
-    low, high = (gap.low, gap.high) if is_better(metric, 1.0, 0.0) else (-gap.high, -gap.low)
-    return "held" if low > 0 else "the opposite" if high < 0 else "cannot be told"
 
 
 def draw(report: Report, final: Sequence[Result], paper: Sequence[Result], path: Path) -> list[Path]:
@@ -335,7 +300,7 @@ def draw(report: Report, final: Sequence[Result], paper: Sequence[Result], path:
                 xerr=reach,
                 fmt="o",
                 color=COLOURS[1 if shift < 0 else 2],
-                label=f"{_settings_name(result.role)}, {result.epochs} epochs",
+                label=f"{settings_name(result.role)}, {result.epochs} epochs",
                 capsize=2,
             )
             ax.set_yticks(range(len(methods)), methods)
@@ -344,27 +309,11 @@ def draw(report: Report, final: Sequence[Result], paper: Sequence[Result], path:
         ax.set_title(str(cell))
         unit = "" if scale == 1 else ", points"
         ax.set_xlabel(f"{report.drawn_title} minus that of {REFERENCE}{unit}")
-        ax.legend(fontsize=8)
+    handles = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels())}
+    figure.legend(
+        handles.values(), handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9
+    )
     return save_figure(figure, path)
-
-
-def _settings_name(role: str) -> str:
-    return {"final": "chosen on validation", "paper": "paper's setting"}.get(role, role)
-
-
-def _setting_words(chosen: Chosen) -> str:
-    words = " ".join(f"{name}={value:g}" for name, value in chosen.parameters)
-    return f"{words} lr={chosen.lr:g}".strip()
-
-
-def _method_words(result: Result, method: str) -> str:
-    failed = result.failed(method)
-    return f"{method} ({failed} not finite)" if failed else method
-
-
-def _cell_title(result: Result) -> str:
-    length = "full length" if result.epochs == 250 else f"shortened, {result.epochs} of 250 epochs"
-    return f"{result.cell} ({length})"
 
 
 def _or_empty(value: float | None) -> Any:

@@ -11,7 +11,7 @@ from .experiments import Cell, Experiment, cell_trials
 from .journal import Record
 from .methods import METHODS
 from .metrics import is_better
-from .printed import PAPER_NAMES, PAPER_TRIALS, Printed
+from .printed import PAPER_NAMES, PAPER_TRIALS, Key, Printed
 from .settings import SIZES, Setup, Size, Trial
 
 __all__ = ["WHEN", "Result", "chosen_settings", "find_results", "missing_lines", "value_at"]
@@ -22,6 +22,10 @@ WHEN = {
     "test": "best epoch on the test set",
     "best accuracy": "epoch with the best accuracy on the test set",
 }
+
+
+Table = Mapping[Key, Printed]
+"""Numbers of the paper."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,7 @@ class Result:
         """The paired difference of two methods."""
         return paired(self.values(method, metric, when), self.values(other, metric, when))
 
-    def printed(
-        self, table: Mapping[tuple[str, str, float, str, str], Printed], method: str, metric: str
-    ) -> Printed | None:
+    def printed(self, table: Table, method: str, metric: str) -> Printed | None:
         """The paper's number, if it has one."""
         name = PAPER_NAMES.get(method, "")
         return table.get((self.setup.dataset, self.cell.task, self.cell.rho, metric, name))

@@ -1,0 +1,53 @@
+"""An experiment in one table: each method at the chosen setting, at the paper's, and the paper's number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .report_text import Column, cell_text, cell_title, method_words, number, printed_cells
+from .results import Result, Table
+
+__all__ = ["DIGEST_TITLE", "digest"]
+
+DIGEST_TITLE = "#### In one table"
+
+
+def digest(
+    printed: Table,
+    column: Column,
+    paper_column: Column,
+    final: Sequence[Result],
+    paper: Sequence[Result],
+) -> list[str]:
+    """Lines of Markdown: a row for each cell and method.
+
+    Args:
+        printed: The paper's numbers.
+        column: What is shown of the chosen settings, with its difference to CE+LA.
+        paper_column: What is shown of the paper's setting; the paper's number is of the same metric.
+        final: Results at the chosen settings.
+        paper: Results at the paper's setting.
+    """
+    titles = (
+        *("task", "method", f"chosen on validation: {column.title}"),
+        *(f"the paper's setting: {paper_column.title}", "the paper", "apart"),
+    )
+    lines = [DIGEST_TITLE, "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for cell in dict.fromkeys(result.cell for result in (*final, *paper)):
+        chosen = next((result for result in final if result.cell == cell), None)
+        fixed = next((result for result in paper if result.cell == cell), None)
+        # The task stands in the first of its rows alone.
+        task = " / ".join(dict.fromkeys(cell_title(one) for one in (chosen, fixed) if one))
+        for method in (chosen or fixed or final[0]).records:
+            first = "" if chosen is None else cell_text(chosen, method, column)
+            rest = ["", "", ""] if fixed is None else _beside(printed, fixed, method, paper_column)
+            words = method_words(chosen, method) if chosen else method
+            lines.append(f"| {task} | {words} | {first} | {' | '.join(rest)} |")
+            task = ""
+    return lines
+
+
+def _beside(printed: Table, result: Result, method: str, column: Column) -> list[str]:
+    ours = result.mean(method, column.metric, column.when)
+    shown = f"{number(column.metric, ours.mean)} ± {number(column.metric, ours.deviation)}"
+    return [shown, *printed_cells(result.printed(printed, method, column.metric), ours, column.metric)]

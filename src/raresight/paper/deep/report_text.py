@@ -1,0 +1,94 @@
+"""How numbers, settings and cells of the experiments are written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .choice import Chosen
+from .estimates import Estimate
+from .methods import REFERENCE
+from .metrics import is_better
+from .printed import Printed
+from .results import Result, apart
+
+__all__ = [
+    "Column",
+    "cell_text",
+    "cell_title",
+    "claim_verdict",
+    "method_words",
+    "number",
+    "printed_cells",
+    "setting_words",
+    "settings_name",
+]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: a metric at an epoch of `WHEN`, and whether the difference to CE+LA is shown."""
+
+    title: str
+    metric: str
+    when: str = "last"
+    is_compared: bool = False
+
+
+def printed_cells(printed: Printed | None, ours: Estimate, metric: str) -> list[str]:
+    if printed is None:
+        return ["", ""]
+    text = number(metric, printed.mean)
+    if printed.deviation is None:
+        return [text, f"{number(metric, ours.mean - printed.mean, sign=True)}"]
+    errors = apart(ours, printed)
+    words = "" if math.isnan(errors) else f"{errors:+.1f} SE"
+    return [f"{text} ± {number(metric, printed.deviation)}", words]
+
+
+def cell_text(result: Result, method: str, column: Column) -> str:
+    """A mean, and where it is compared the difference to CE+LA with its interval."""
+    text = number(column.metric, result.mean(method, column.metric, column.when).mean)
+    if not column.is_compared or method == REFERENCE:
+        return text
+    gap = result.difference(method, REFERENCE, column.metric, column.when)
+    shown, low, high = (number(column.metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
+    mark = "**" if gap.low > 0 or gap.high < 0 else ""
+    return f"{text} ({mark}{shown}{mark} [{low}, {high}])"
+
+
+def number(metric: str, value: float, *, sign: bool = False) -> str:
+    """A metric as it is shown: percent, or a Brier score.
+
+    >>> number("roc_auc", 0.8541), number("brier_linked", 0.1), number("accuracy", -0.01, sign=True)
+    ('85.41', '0.100', '-1.00')
+    """
+    if math.isnan(value):
+        return "-"
+    digits = f"{'+' if sign else ''}.{3 if 'brier' in metric else 2}f"
+    return format(value if "brier" in metric else 100 * value, digits)
+
+
+def claim_verdict(gap: Estimate, metric: str) -> str:
+    """Whether a difference is an improvement: "held", "the opposite" or "cannot be told"."""
+    low, high = (gap.low, gap.high) if is_better(metric, 1.0, 0.0) else (-gap.high, -gap.low)
+    return "held" if low > 0 else "the opposite" if high < 0 else "cannot be told"
+
+
+def settings_name(role: str) -> str:
+    return {"final": "chosen on validation", "paper": "paper's setting"}.get(role, role)
+
+
+def setting_words(chosen: Chosen) -> str:
+    words = " ".join(f"{name}={value:g}" for name, value in chosen.parameters)
+    return f"{words} lr={chosen.lr:g}".strip()
+
+
+def method_words(result: Result, method: str) -> str:
+    failed = result.failed(method)
+    return f"{method} ({failed} not finite)" if failed else method
+
+
+def cell_title(result: Result) -> str:
+    length = "full length" if result.epochs == 250 else f"shortened, {result.epochs} of 250 epochs"
+    return f"{result.cell} ({length})"

@@ -1,0 +1,27 @@
+"""The results page shows what the committed result files say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from raresight.paper.deep.digest import DIGEST_TITLE
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "results").glob("*-cifar10.md"))
+
+
+def test_there_are_pages():
+    assert {page.stem for page in PAGES} >= {"table2-cifar10", "minority-cifar10", "brier-cifar10"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_table_in_short_is_the_one_in_the_docs(page):
+    text = page.read_text(encoding="utf-8")
+    docs = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert f"results/{page.name}" in docs
+    if DIGEST_TITLE in text:
+        table = text.split(DIGEST_TITLE)[1].split("####")[0].strip()
+        assert table.count("\n") > 10
+        assert table in docs
