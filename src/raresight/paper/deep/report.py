@@ -308,7 +308,7 @@ def draw(report: Report, final: Sequence[Result], paper: Sequence[Result], path:
         ax.invert_yaxis()
         ax.set_title(str(cell))
         unit = "" if scale == 1 else ", points"
-        ax.set_xlabel(f"{report.drawn_title} minus that of {REFERENCE}{unit}")
+        ax.set_xlabel(f"{report.drawn_title}\nminus that of {REFERENCE}{unit}")
     handles = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels())}
     figure.legend(
         handles.values(), handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9
