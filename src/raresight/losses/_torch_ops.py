@@ -106,7 +106,8 @@ class TorchOps:
             s = e / (2 + e)
             tilt = s * _polynomial(s, coefficients)
             growth = torch.where(m >= 0, 1.0, torch.exp(u * m.abs()))
-            return growth * tilt + (growth - 1)
+            # An infinite growth times a tilt of zero is no number.
+            return torch.where(tilt > 0, growth * tilt, 0.0) + (growth - 1)
         return cls.expm1(u * x)
 
     @staticmethod

@@ -218,6 +218,7 @@ class Loss(ABC):
 
     def _mixed(self, ops: Ops, z: Array, positive: Array, negative: Array, order: int) -> tuple[Array, ...]:
         """positive l(1, z) + negative l(0, z), for soft labels."""
+        z = ops.finite(z)  # an infinite loss of the other label times a share of zero is not a number
         pairs = zip(self._branch(ops, z, 1, order), self._branch(ops, z, 0, order), strict=True)
         return tuple(positive * a + negative * b for a, b in pairs)
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from . import _parameters as check
 from ._arrays import Array, Ops
+from .cross_entropy import cross_entropy_phi
 from .margin import MarginLoss
 
 __all__ = ["Focal"]
@@ -38,12 +39,15 @@ class Focal(MarginLoss):
 
     def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
         g = self.gamma
+        if g == 0:
+            return cross_entropy_phi(ops, m, order)
         x, q = ops.logistic(m)
         damping = ops.exp(-g * ops.softplus(m))
         if order == 0:
             return (damping * x,)
         p = ops.sigmoid(m)
-        px = p * x  # first, so that an x near overflow meets a p of zero and not an infinity
+        # First, so that an x near overflow meets a p of zero and not an infinity; nor may x be one itself.
+        px = p * ops.saturate(x)
         value, slope = damping * x, -damping * (q + g * px)
         if order == 1:
             return value, slope

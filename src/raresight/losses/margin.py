@@ -66,7 +66,7 @@ class MarginLoss(Loss):
         # Chosen, not interpolated: w0 + (w1 - w0) y loses the digits of a small w1.
         scale = ops.choose(y, positive[0], negative[0]) * direction
         offset = ops.choose(y, positive[1], negative[1])
-        return _chain(self._phi(ops, ops.finite(scale * z - offset), order), scale)
+        return _chain(self._phi(ops, ops.finite(scale * ops.finite(z) - offset), order), scale)
 
     def _branch(self, ops: Ops, z: Array, label: int, order: int) -> tuple[Array, ...]:
         scale, margin = self._label_margin(ops, z, label)
@@ -187,6 +187,7 @@ class MarginLoss(Loss):
         return weight, ops.sigmoid(-margins) - ops.sigmoid(margins) - derivative
 
     def _map_logits(self, ops: Ops, f: Array, label: Array | None, axis: int) -> Array:
+        f = ops.finite(f)  # two infinite logits have no difference
         mapping = self._class_map()
         if mapping is None:
             return f

@@ -42,8 +42,12 @@ class Poly(MarginLoss):
     def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
         e = self.epsilon
         x, q = ops.logistic(m)
-        # Near e = -1 the two terms cancel; (1 + e) x - e (x - q) does not.
-        value = x + e * q if e > -0.9 else (1 + e) * x - e * _excess(ops, x, q)
+        if e > -0.9:
+            value = x + e * q
+        else:  # the two terms cancel; (1 + e) x - e (x - q) does not
+            value = -e * _excess(ops, x, q)
+            if e > -1:
+                value = value + (1 + e) * x
         if order == 0:
             return (value,)
         p = ops.sigmoid(m)

@@ -56,7 +56,7 @@ class Squared(MarginLoss):
     def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
         axis = ops.class_axis(f)
         label = ops.one_hot(y, f, axis)
-        margin, w = class_margin(ops, f, label, axis)
+        margin, w = class_margin(ops, ops.finite(f), label, axis)
         phi = self._phi(ops, margin, order)
         spread = ops.sum(w * w, axis)
         factor = (1 + spread) / 2
@@ -74,7 +74,7 @@ class Squared(MarginLoss):
     def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
         axis = ops.class_axis(f)
         label = ops.one_hot(y, f, axis)
-        margin, others = class_margin(ops, f, label, axis)
+        margin, others = class_margin(ops, ops.finite(f), label, axis)
         value, first, second = (ops.move_axis(t, axis, -1)[..., None] for t in self._phi(ops, margin, 2))
         w = ops.move_axis(others, axis, -1)
         v = ops.where(ops.move_axis(label, axis, -1), 1.0, -w)
@@ -90,7 +90,7 @@ class Squared(MarginLoss):
     def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
         axis = ops.class_axis(f)
         label = ops.one_hot(y, f, axis)
-        margin, w = class_margin(ops, f, label, axis)
+        margin, w = class_margin(ops, ops.finite(f), label, axis)
         value, first, second = self._phi(ops, margin, 2)
         v = ops.where(label, 1.0, -w)
         spread = ops.sum(w * w, axis)
@@ -104,7 +104,7 @@ class Squared(MarginLoss):
     def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
         """The derivative along u of p (e - p.e), e = total p - shares."""
         axis = ops.class_axis(f)
-        p = ops.exp(log_normalise(ops, f, axis))
+        p = ops.exp(log_normalise(ops, ops.finite(f), axis))
         total = ops.sum(shares, axis)
         error = total * p - shares
         inner = ops.sum(p * error, axis)
@@ -114,7 +114,7 @@ class Squared(MarginLoss):
 
     def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
         axis = ops.class_axis(f)
-        p = ops.exp(log_normalise(ops, f, axis))
+        p = ops.exp(log_normalise(ops, ops.finite(f), axis))
         total = ops.sum(shares, axis)
         value = ops.sum(total * p * p / 2 - shares * p + shares / 2, axis)
         error = total * p - shares

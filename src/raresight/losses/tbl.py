@@ -82,7 +82,8 @@ class TBL(MarginLoss):
         damping = ops.exp_of_fraction(-C, q, self._damping)
         if u > 0:
             return self._growing(ops, m, x, q, damping, order)
-        gain = ops.expm1(u * x) * (1 / u) if u else x
+        # An infinite x would meet a p of zero in the slope.
+        gain = ops.expm1(u * x) * (1 / u) if u else ops.saturate(x)
         growth = ops.exp(u * x) if u else 1.0
         value = damping * gain
         if order == 0:
