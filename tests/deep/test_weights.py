@@ -11,47 +11,8 @@ import torch
 from deep.deep_tables import ring_table
 from raresight.deep import DeepClassifier
 from raresight.deep.loop import train_nets
-from raresight.deep.row_weights import weighted_gradients
-from raresight.losses import parse
 from raresight.nn import Recipe, Replicas
-from raresight.nn.functional import loss_with_logits
-from raresight.nn.nets import MLP, TabM, TabNet
-
-
-@pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda outputs: MLP(3, hidden=(4,), outputs=outputs, replicas=2),
-        lambda outputs: TabM(3, width=4, members=3, dropout=0.0, outputs=outputs, replicas=2),
-        lambda outputs: TabNet(3, outputs=outputs, replicas=2),
-    ],
-)
-def test_the_gradient_is_that_of_the_weighted_loss(build, outputs):
-    random = np.random.default_rng(0)
-    x = torch.tensor(random.normal(size=(2, 20, 3)))
-    weights = torch.tensor(random.exponential(size=(2, 20)))
-    labels = torch.tensor(random.integers(0, max(outputs, 2), (2, 20)))
-    net, loss = build(outputs).double(), parse("focal(gamma=2.0)")
-
-    def each(scores):
-        repeated = net.training_labels(labels)
-        return torch.stack(
-            [
-                loss_with_logits(one, of, loss, reduction="none", multiclass=outputs > 1)
-                for one, of in zip(scores, repeated)
-            ]
-        )
-
-    expected = torch.autograd.grad(
-        (each(net.training_scores(x)) * weights.repeat(1, net.members)).sum(), list(net.parameters())
-    )
-    with weighted_gradients(net):
-        scores = net.training_scores(torch.cat([x, weights.unsqueeze(-1)], -1))
-        found = torch.autograd.grad(each(scores).sum(), list(net.parameters()))
-    for one, other in zip(found, expected):
-        torch.testing.assert_close(one, other)
-    assert net.training_scores(x).shape == scores.shape  # without the column of weights again
+from raresight.nn.nets import MLP
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -54,21 +54,3 @@ def check_a_model_of_the_gpu_predicts_the_same_on_the_cpu():
         here = model.decision_function(X)
         there = model.set_params(device="cpu").decision_function(X)
         assert np.abs(here - there).max() < 1e-5, net
-
-
-def check_the_graph_of_a_weighted_step_is_the_step():
-    """In float64, where both devices agree to rounding: one epoch more than the recording."""
-    from functools import partial
-
-    import torch
-
-    from raresight.deep.loop import train_nets
-    from raresight.nn import Recipe, Replicas
-    from raresight.nn.nets import MLP
-
-    stacks = []
-    for device in ("cuda", "cpu"):
-        replicas = Replicas(partial(MLP, 5, hidden=(16,)), ["crossentropy", "tbl"]).to(device, torch.float64)
-        train_nets(replicas, X.astype(np.float32), Y, WEIGHTS, Recipe.tables(epochs=2, batch=500))
-        stacks.append(torch.cat([weight.detach().cpu().flatten() for weight in replicas.net.parameters()]))
-    assert (stacks[0] - stacks[1]).abs().max() < 1e-9

@@ -250,7 +250,7 @@ def _mine(z: Tensor, y: Tensor) -> Tensor:
 
 
 def check_loss_table() -> None:
-    """Against the vectorised form in float64 on the CPU; shared and own labels, weights, a user's loss."""
+    """Against the vectorised form in float64 on the CPU; shared and own labels and weights, a user's loss."""
     for losses, outputs in (
         (BINARY_LOSSES, 1),
         ([*BINARY_LOSSES[::7], from_callable(_mine)], 1),
@@ -263,12 +263,14 @@ def check_loss_table() -> None:
         weights = torch.rand(replicas, max(outputs, 2), generator=torch.Generator().manual_seed(3)) + 0.5
         up = torch.rand(replicas, generator=torch.Generator().manual_seed(4)) + 0.5
         table = LossTable(losses, outputs=outputs)
-        for y, w in ((own, weights), (own[0].to(torch.uint8), None)):
+        rows = torch.rand(replicas, n, generator=torch.Generator().manual_seed(5)) * 3
+        one = own[0].to(torch.uint8)
+        for y, w, v in ((own, weights, None), (one, None, None), (own, weights, rows), (one, None, rows[0])):
             leaf = z.double().requires_grad_()
-            expected = table.cpu()(leaf, y, None if w is None else w.double())
+            expected = table.cpu()(leaf, y, *(None if each is None else each.double() for each in (w, v)))
             (expected * up).sum().backward()
             here = z.cuda().requires_grad_()
-            got = table.cuda()(here, y.cuda(), None if w is None else w.cuda())
+            got = table.cuda()(here, y.cuda(), *(None if each is None else each.cuda() for each in (w, v)))
             (got * up.cuda()).sum().backward()
             close(got.detach(), expected.detach())
             if outputs == 1:
@@ -289,23 +291,25 @@ def check_loss_table_in_a_graph() -> None:
         z = torch.zeros(shape, device="cuda", dtype=dtype, requires_grad=True)
         y = torch.zeros(len(losses), 128, dtype=torch.int64, device="cuda")
         w = torch.ones(len(losses), max(outputs, 2), device="cuda")
+        v = torch.ones(len(losses), 128, device="cuda")
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):
-                (gradient,) = torch.autograd.grad(table(z, y, w).sum(), z)
+                (gradient,) = torch.autograd.grad(table(z, y, w, v).sum(), z)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            values = table(z, y, w)
+            values = table(z, y, w, v)
             (gradient,) = torch.autograd.grad(values.sum(), z)
         with torch.no_grad():
             z.copy_(torch.randn(shape, device="cuda") * 3)
             y.copy_(torch.randint(max(outputs, 2), y.shape, device="cuda"))
             w.copy_(torch.rand(w.shape, device="cuda"))
+            v.copy_(torch.rand(v.shape, device="cuda"))
         graph.replay()
         leaf = z.detach().clone().requires_grad_()
-        expected = table(leaf, y, w)
+        expected = table(leaf, y, w, v)
         expected.sum().backward()
         assert torch.equal(values, expected)
         assert torch.equal(gradient, leaf.grad)

@@ -133,6 +133,43 @@ def check_classes_and_deferred_weights():
     assert first.last[0]["balanced_accuracy"] > 0.4
 
 
+def check_the_graph_of_a_weighted_step_is_the_step():
+    """With the graph as without it, bit by bit; in float64 as on the CPU; and not as without weights."""
+    labels = np.arange(1100) % 3
+    for y, outputs in ((Y, 1), (labels, 3)):
+        rows = TableRows(X + y[:, None], y, RANDOM.exponential(size=1100) * (np.arange(1100) % 4 > 0))
+        net = partial(MLP, 6, hidden=(32,), outputs=outputs)
+        losses = [*LOSSES[:3], f"ldam(class_counts={np.bincount(y).tolist()},scale=5.0)"]
+        for precision in ("float32", "bf16"):
+            recipe = replace(RECIPE, drw_epoch=1, precision=precision)
+            one, first = trained(net, rows, recipe, losses=losses)
+            two, second = trained(net, rows, replace(recipe, cuda_graph=False), losses=losses)
+            assert_moved(one, net, losses=losses)
+            assert_equal(one, two)
+            assert without_times(first) == without_times(second)
+            plain, _ = trained(net, TableRows(X + y[:, None], y), recipe, losses=losses)
+            apart = weights_of(plain)["head.weight"] - weights_of(one)["head.weight"]
+            assert apart.abs().amax((1, 2)).min() > 1e-4, "the weights made no difference"
+        recipe = replace(RECIPE, drw_epoch=1, precision="float64")
+        here, first = trained(net, rows, recipe, losses=losses)
+        there, second = trained(net, rows, recipe, losses=losses, device="cpu")
+        assert_close(here, there, 1e-8)
+        for row, other in zip(first.history, second.history):
+            assert abs(row["train_loss"] - other["train_loss"]) < 1e-8, (row, other)
+
+
+def check_a_training_becomes_longer():
+    if find_spec("safetensors") is None:
+        return skipped("weights on disk need safetensors")
+    with tempfile.TemporaryDirectory() as folder:
+        trained(MLP_NET, TABLE, replace(RECIPE, epochs=2), folder=folder)
+        one, first = trained(MLP_NET, TABLE, folder=folder)
+        two, second = trained(MLP_NET, TABLE)
+        assert_equal(one, two)
+        assert without_times(first) == without_times(second)
+    return None
+
+
 def check_a_replica_that_diverges_is_frozen_on_the_device():
     for net, rows, precision in ((MLP_NET, TABLE, "float32"), (RESNET, IMAGES, "bf16")):
         exploding = replace(RECIPE, lr=(0.02, 1e30, 0.02, 0.02), precision=precision, clip=None)

@@ -272,7 +272,7 @@ def groups_of(losses: LossTable) -> list[kernel.Group]:
     return [kernel.Group(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", ["", "labels", "rows", "labels and rows"])
 @pytest.mark.parametrize(
     ("losses", "outputs"), [(BINARY_LOSSES, 1), (CLASS_LOSSES, 4)], ids=["score", "classes"]
 )
@@ -283,12 +283,15 @@ def test_stack(losses, outputs, weighted):
     z, table = scores(*shape, spread=1.0), LossTable(losses, outputs=outputs)
     own = torch.randint(max(outputs, 2), (replicas, n), generator=torch.Generator().manual_seed(8))
     w = torch.rand(replicas, max(outputs, 2), generator=torch.Generator().manual_seed(9)) + 0.5
-    for y in (own, own[0].to(torch.uint8)):
+    v = torch.rand(replicas, n, generator=torch.Generator().manual_seed(10)) * 3
+    w, v = w if "labels" in weighted else None, v if "rows" in weighted else None
+    # Labels and weights of rows for each replica, and those of all.
+    for y, of_rows in ((own, v), (own[0].to(torch.uint8), None if v is None else v[0])):
         leaf = z.double().requires_grad_()
         # The kernel gives the mean of weight times loss; the table then divides by the mean weight.
-        expected = table._weighted_sums(leaf, y, w.double() if weighted else None)
+        expected = table._weighted_sums(leaf, y, None if w is None else w.double(), of_rows)
         (gradient,) = torch.autograd.grad(expected.sum(), leaf)
-        got, slopes = kernel.stack_losses(z, y, groups_of(table), w if weighted else None)
+        got, slopes = kernel.stack_losses(z, y, groups_of(table), w, of_rows)
         assert_near(got, expected.detach())
         size = 1e-6 * gradient.abs().flatten(1).amax(1)
         if outputs == 1:

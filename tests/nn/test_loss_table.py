@@ -166,6 +166,37 @@ def test_a_users_loss_beside_others():
     torch.testing.assert_close(only[1], alone(MINE, z[1], y[1])[0], rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_weights_of_rows(shared):
+    """They multiply values and gradients, and what is divided by stays: the class weights, or all rows."""
+    for losses, outputs in (([*BINARY_LOSSES[::3], MINE], 1), ([*CLASS_LOSSES[::3], MINE], 4), ([MINE], 1)):
+        count = len(losses)
+        z = scores(count, 30) if outputs == 1 else scores(count, 30, outputs)
+        y, v = numbers(max(outputs, 2), count, 30), scores(count, 30, seed=7).abs()
+        v[:, :5] = 0.0
+        if shared:
+            y, v = y[0], v[0]
+        table = LossTable(losses, outputs=outputs)
+        for w in (None, scores(count, max(outputs, 2)).abs() + 0.1):
+            leaf = z.clone().requires_grad_()
+            values = table(leaf, y, w, v)
+            (gradient,) = torch.autograd.grad(values.sum(), leaf)
+            spread = v.expand(count, 30) if outputs == 1 else v.expand(count, 30).unsqueeze(-1)
+            torch.testing.assert_close(
+                gradient, evaluate(table, z, y, w)[1] * spread, rtol=1e-12, atol=1e-300
+            )
+            for k, loss in enumerate(losses):
+                own, times = (y, v) if shared else (y[k], v[k])
+                label = torch.ones(30, dtype=torch.float64) if w is None else w[k][own]
+                each = nn.functional.loss_with_logits(
+                    z[k], own, loss, reduction="none", soft_targets=False, multiclass=outputs > 1
+                )
+                expected = (each * times * label).sum() / label.sum()
+                torch.testing.assert_close(values[k].detach(), expected, rtol=1e-12, atol=0)
+    with pytest.raises(ValueError, match=r"row_weights must have shape \(30,\) or \(1, 30\), got \(2, 30\)"):
+        table(z, y, None, scores(2, 30))
+
+
 def test_upstream_reaches_each_replica_alone():
     losses = ["tbl", "focal", "tbl(alpha=0.5,C=0.1)", "squared"]
     z, y = scores(4, 20).requires_grad_(), numbers(2, 20)

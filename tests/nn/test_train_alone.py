@@ -24,6 +24,8 @@ CLASSES = np.digitize(X[:, 0] + 0.5 * RANDOM.normal(size=ROWS), [-0.5, 0.5, 1.2]
 PIXELS = RANDOM.integers(0, 256, size=(ROWS, 3, 8, 8), dtype=np.uint8)
 
 TABLE = TableRows(X, Y)
+# Some rows count for nothing.
+WEIGHTS = np.random.default_rng(4).exponential(size=ROWS) * (np.arange(ROWS) % 4 > 0)
 IMAGES = ImageRows(PIXELS, Y, mean=(0.5,) * 3, std=(0.3,) * 3, padding=1)
 
 NETS = {
@@ -74,7 +76,10 @@ def trained_alone(replicas, k, source, recipe, weights_of=None):
             weight = torch.tensor(
                 [1.0, 1.0] if weights_of is None else weights_of(k, epoch), dtype=torch.float64
             )[y.clamp(max=1)]
-            ((loss * weight).sum() / weight.sum()).backward()
+            each = loss * weight
+            if source.weights is not None:
+                each = each * net.training_labels(source.weights[index])
+            (each.sum() / weight.sum()).backward()
             if recipe.clip is not None:
                 torch.nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
             optimiser.step()
@@ -101,6 +106,24 @@ def assert_equals_alone(replicas, source, recipe, weights_of=None, least_move=1e
 def test_every_net(name, optimiser):
     build, source = NETS[name]
     assert_equals_alone(Replicas(build, LOSSES, SEEDS), source, recipe_of(optimiser=optimiser))
+
+
+@pytest.mark.parametrize("name", ["mlp", "tabnet", "tabm", "resnet"])
+def test_weights_of_rows(name):
+    """Which end elsewhere than the same rows without weights."""
+    build, source = NETS[name]
+    weighted = TableRows(X, Y, WEIGHTS)
+    if source is IMAGES:
+        weighted = ImageRows(PIXELS, Y, mean=(0.5,) * 3, std=(0.3,) * 3, padding=1, weights=WEIGHTS)
+    replicas, plain = (Replicas(build, LOSSES, SEEDS) for _ in range(2))
+    assert_equals_alone(replicas, weighted, recipe_of())
+    train(plain, source, recipe_of(), progress=False)
+    assert (plain.net.head.weight - replicas.net.head.weight).flatten(1).abs().amax(1).min() > 1e-5
+
+
+def test_weights_of_rows_of_several_classes():
+    replicas = Replicas(partial(MLP, 6, hidden=(7,), outputs=4), CLASS_LOSSES, range(len(CLASS_LOSSES)))
+    assert_equals_alone(replicas, TableRows(X, CLASSES, WEIGHTS), recipe_of(clip=1.0, drw_epoch=None))
 
 
 def test_every_loss_of_a_score():
@@ -138,13 +161,14 @@ def test_deferred_weights_reach_ldam_alone():
     assert gap[1] == 0
 
 
-def test_deferred_replicas_can_be_named():
+@pytest.mark.parametrize("source", [TABLE, TableRows(X, Y, WEIGHTS)], ids=["plain", "weighted rows"])
+def test_deferred_replicas_can_be_named(source):
     def weights_of(k, epoch):
         number = [(1 - 0.9999**count) / (1 - 0.9999) for count in ((Y == 0).sum(), Y.sum())]
         return [2 / sum(1 / n for n in number) / n for n in number] if k == 0 else [1.0, 1.0]
 
     replicas = Replicas(NETS["mlp"][0], ["crossentropy", "crossentropy"])
-    assert_equals_alone(replicas, TABLE, recipe_of(drw_epoch=0, deferred=(True, False)), weights_of)
+    assert_equals_alone(replicas, source, recipe_of(drw_epoch=0, deferred=(True, False)), weights_of)
 
 
 def test_each_replica_may_have_its_own_rate_and_limit():

@@ -217,6 +217,35 @@ def test_another_training_is_refused_with_what_differs(tmp_path):
         train_here(tmp_path, recipe=recipe, resume=False)
 
 
+@pytest.mark.parametrize("reached", [2, 4])
+def test_a_training_becomes_longer(tmp_path, reached):
+    """Whether it was finished or not: weights and results are those of the longer one."""
+    shorter = replace(RECIPE, epochs=4, warmup_epochs=3, decay_epochs=(5,))
+    longer = replace(shorter, epochs=6)
+    if reached < shorter.epochs:
+        stop_after(tmp_path / "here", reached, recipe=shorter)
+    else:
+        train_here(tmp_path / "here", recipe=shorter)
+    replicas, result = train_here(tmp_path / "here", recipe=longer)
+    whole, expected = train_here(tmp_path / "whole", recipe=longer)
+    assert_same(replicas, whole)
+    assert without_times(result.history) == without_times(expected.history)
+    journal = read_journal(tmp_path / "here" / "journal.jsonl")
+    assert without_times(journal) == without_times(expected.history)
+    # From then on the folder is that of the longer one.
+    with pytest.raises(ValueError, match=r"recipe\.epochs is 6 there and 4 here"):
+        train_here(tmp_path / "here", recipe=shorter)
+
+
+def test_a_training_that_becomes_longer_differs_in_nothing_else(tmp_path):
+    train_here(tmp_path, recipe=SHORT)
+    with pytest.raises(ValueError, match=r"epochs is 1 there and 2 here; recipe\.lr is 0\.05 there"):
+        train_here(tmp_path, recipe=replace(SHORT, epochs=2, lr=0.06))
+    with pytest.raises(ValueError, match="holds a training already"):
+        train_here(tmp_path, recipe=replace(SHORT, epochs=2), resume=False)
+    assert train_here(tmp_path, recipe=SHORT)[1].epochs == 1
+
+
 def test_a_training_that_failed_at_once_does_not_stand_in_the_way(tmp_path):
     with pytest.raises(ValueError, match="2 values of lr for 8 replicas"):
         train_here(tmp_path, recipe=replace(SHORT, lr=(0.1, 0.2)))

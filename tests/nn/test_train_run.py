@@ -398,7 +398,7 @@ def test_what_does_not_fit_is_refused():
         run(quick(), evaluation=(X[:, :2], y))
     with pytest.raises(ValueError, match="checkpoint_every must be a whole number of at least 1"):
         run(quick(), checkpoint_every=0)
-    with pytest.raises(ValueError, match=r"class counts are \(100, 0\)"):
+    with pytest.raises(ValueError, match=r"class shares are \(1.0, 0.0\)"):
         run(quick(start_at_prior=True), data=(X, y * 0))
     with pytest.raises(ValueError, match="std must be above 0"):
         ImageRows(np.zeros((2, 3, 4, 4), np.uint8), [0, 1], mean=(0,) * 3, std=(0,) * 3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..nn import Recipe, Replicas, TableRows
-from ..nn.step import REASONS, TrainingStep
-from .row_weights import weighted_gradients
+from ..nn.course import underway
 
-__all__ = ["Trained", "train_nets"]
+__all__ = ["Judge", "Trained", "train_nets"]
 
 Floats = NDArray[np.float64]
+
+Judge = Callable[[Replicas, NDArray[np.bool_]], Floats]
+"""Replicas, and which of them are frozen since an earlier epoch, to one merit each, the larger the better.
+
+A frozen net cannot become better: its merit is NaN, or else it would tie with itself and never be waited out.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,7 @@ class Trained:
     Attributes:
         epochs: Epochs that were trained.
         best_epochs: The epoch, from 1, whose weights each replica has in the end.
-        merits: (epochs, K), what the judge said; None without one.
+        merits: (epochs, K), what the judge said, NaN once a net is frozen; None without one.
         failures: What befell replicas whose loss or gradient was not finite.
     """
 
@@ -44,7 +48,7 @@ def train_nets(
     weights: Floats | None,
     recipe: Recipe,
     *,
-    judge: Callable[[Replicas], Floats] | None = None,
+    judge: Judge | None = None,
     patience: int = 10,
 ) -> Trained:
     """Train the replicas in place, on their device.
@@ -53,33 +57,31 @@ def train_nets(
         replicas: The nets.
         inputs: (N, features).
         codes: (N,), 0 and 1 or class numbers.
-        weights: (N,), or None for equal ones.
+        weights: (N,), how much each row counts, see `TableRows`; None for equal ones.
         recipe: How; its epochs are the most there are.
-        judge: One number a replica, the larger the better, after each epoch. Each replica ends with the
-            weights of the epoch that had its largest.
+        judge: Asked after each epoch. Each replica ends with the weights of the epoch that had its largest
+            merit.
         patience: Training ends when no replica has become better for so many epochs.
     """
-    with ExitStack() as held:
-        if weights is not None:
-            scaled = (weights / weights.mean()).astype(np.float32)
-            inputs = np.column_stack([inputs, scaled])
-            held.enter_context(weighted_gradients(replicas.net))
-        rows = TableRows(inputs, codes).to(replicas.device, replicas.dtype)
-        step = TrainingStep(replicas, rows, recipe, rows.class_counts(replicas.net.outputs))
-        best = _Best(replicas)
-        for epoch in range(recipe.epochs):
-            step.run_epoch(epoch)
+    rows = TableRows(inputs, codes, weights).to(replicas.device, replicas.dtype)
+    best = _Best(replicas)
+    with underway(replicas, rows, recipe) as course:
+        while not course.is_done:
+            frozen = course.step.frozen.cpu().numpy().copy()
+            course.run_epoch()
             if judge is not None:
-                best.note(judge(replicas), epoch + 1)
-                if epoch + 1 - max(best.epochs) >= patience:
+                best.note(judge(replicas, frozen), course.epoch)
+                if course.epoch - max(best.epochs) >= patience:
                     break
-            if bool(step.frozen.all()):
-                break
+    failures = tuple(
+        f"{replicas.names[k]}: {failure.reason} not finite in epoch {failure.epoch}, the net keeps the "
+        "weights of before: lower learning_rate"
+        for k, failure in course.failures().items()
+    )
     if judge is None:
-        epochs = (epoch + 1,) * len(replicas)
-        return Trained(epoch + 1, epochs, None, _failures(replicas, step))
+        return Trained(course.epoch, (course.epoch,) * len(replicas), None, failures)
     best.restore()
-    return Trained(epoch + 1, tuple(best.epochs), np.array(best.merits), _failures(replicas, step))
+    return Trained(course.epoch, tuple(best.epochs), np.array(best.merits), failures)
 
 
 class _Best:
@@ -110,13 +112,3 @@ class _Best:
         stack: Tensor
         for name, stack in self._state.items():
             stack.copy_(self._kept[name])
-
-
-def _failures(replicas: Replicas, step: TrainingStep) -> tuple[str, ...]:
-    reasons, places = step.reason.tolist(), step.frozen_at.tolist()
-    return tuple(
-        f"{name}: {REASONS[reason]} not finite in epoch {at // step.steps + 1}, the net keeps the weights of "
-        "before: lower learning_rate"
-        for name, reason, at in zip(replicas.names, reasons, places)
-        if reason
-    )

@@ -26,7 +26,9 @@ _KERNEL_SCORES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class StackLosses(torch.autograd.Function):
-    """apply(scores, labels, weights, back, alone, kind, plain, table, replicas, kind, ...): K mean losses.
+    """apply(scores, labels, weights, row_weights, back, alone, kind, plain, table, replicas, kind, ...).
+
+    K means over the batch of row_weights * weights[k, y] * loss_k.
 
     Each group of losses is its kind, whether all of it is plain, its numbers (one row a loss) and its
     replicas. `alone` replicas are in no group; their losses and gradients are zero. `back` are the places
@@ -39,6 +41,7 @@ class StackLosses(torch.autograd.Function):
         scores: Tensor,
         labels: Tensor,
         weights: Tensor | None,
+        row_weights: Tensor | None,
         back: Tensor,
         alone: int,
         *flat_groups: Any,
@@ -48,10 +51,10 @@ class StackLosses(torch.autograd.Function):
             from .kernels.loss import Group, stack_losses
 
             values, gradient = stack_losses(
-                scores, labels, [Group(*group) for group in groups], weights, complete=not alone
+                scores, labels, [Group(*group) for group in groups], weights, row_weights, complete=not alone
             )
         else:
-            values, gradient = _in_torch(scores, labels, weights, back, alone, groups)
+            values, gradient = _in_torch(scores, labels, weights, row_weights, back, alone, groups)
         ctx.save_for_backward(gradient)
         return values
 
@@ -70,20 +73,30 @@ def _runs_in_a_kernel(scores: Tensor) -> bool:
 
 
 def _in_torch(
-    scores: Tensor, labels: Tensor, weights: Tensor | None, back: Tensor, alone: int, groups: Groups
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    row_weights: Tensor | None,
+    back: Tensor,
+    alone: int,
+    groups: Groups,
 ) -> tuple[Tensor, Tensor]:
     precision = torch.promote_types(scores.dtype, torch.float32)
     terms = _binary_terms if scores.ndim == 2 else _class_terms
     together = len(groups) == 1 and not alone
     values, gradients = [], []
     for kind, _, table, replicas in groups:
-        z, y, w = (
+        z, y, w, v = (
             each if together or each is None or each.ndim == 1 else each.index_select(0, replicas)
-            for each in (scores, labels, weights)
+            for each in (scores, labels, weights, row_weights)
         )
         assert z is not None
         assert y is not None
         value, gradient = terms(kind, table.to(precision), z.to(precision), y, w)
+        if v is not None:
+            v = v.to(precision)
+            value = TorchOps.finite(v * value)
+            gradient = TorchOps.finite((v if z.ndim == 2 else v.unsqueeze(-1)) * gradient)
         # Scaled before the sum: a mean of large losses is finite where their sum is not.
         share = 1 / value.shape[1]
         values.append(TorchOps.finite((value * share).sum(1)))

@@ -8,7 +8,6 @@ device.
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
@@ -22,13 +21,13 @@ from torch import Tensor
 from ..data.images import Images
 from ..data.images.augmentation import Moves, crop_and_flip, draw_moves, generators, normalise
 from ..data.imbalance import Imbalanced
+from .row_values import as_array, as_labels, as_table, as_weights, digest_of, row_not_finite
 
 __all__ = [
     "EpochDraws",
     "ImageRows",
     "RowSource",
     "TableRows",
-    "as_array",
     "as_source",
     "draw_epoch",
     "steps_of",
@@ -52,9 +51,11 @@ class RowSource(ABC):
 
     Attributes:
         labels: (n,): uint8, or int64 where there are more than 256 classes.
+        weights: (n,), how much each row counts in training, with a mean of 1; None where all count the same.
     """
 
     labels: Tensor
+    weights: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -96,6 +97,22 @@ class RowSource(ABC):
             )
         return tuple(torch.bincount(self.labels.to(torch.int64), minlength=classes).tolist())
 
+    def class_shares(self, outputs: int) -> tuple[float, ...]:
+        """The share of each label, by the weights of the rows where they have some."""
+        counts = self.class_counts(outputs)
+        if self.weights is None:
+            return tuple(count / len(self) for count in counts)
+        labels, weights = self.labels.cpu().to(torch.int64), self.weights.cpu().to(torch.float64)
+        totals = torch.bincount(labels, weights, minlength=len(counts))
+        return tuple((totals / totals.sum()).tolist())
+
+    def _weights_on(self, device: torch.device | str, dtype: torch.dtype) -> Tensor | None:
+        return None if self.weights is None else self.weights.to(device, dtype)
+
+    def _weights_given(self) -> tuple[Tensor, ...]:
+        """What the weights add to the fingerprint: nothing where there are none."""
+        return () if self.weights is None else (self.weights,)
+
     def _with(self, **changes: Any) -> Self:
         changed = copy(self)
         changed.__dict__.update(changes)
@@ -112,6 +129,8 @@ class TableRows(RowSource):
     Args:
         X: (n, features), finite numbers. They are copied.
         y: (n,), labels 0 and 1 or class numbers.
+        weights: (n,), how much each row counts in training, relative to the others; None for the same. They
+            are divided by their mean.
 
     Example:
         >>> rows = TableRows.standardised([[1.0, 10.0], [3.0, 30.0]], [0, 1])
@@ -120,29 +139,42 @@ class TableRows(RowSource):
                 [ 1.,  1.]], dtype=torch.float64)
         >>> rows.like([[2.0, 40.0]], [1]).part(slice(0, 1))
         tensor([[0., 2.]], dtype=torch.float64)
+        >>> TableRows([[1.0], [2.0]], [0, 1], weights=[1, 3]).weights.tolist()
+        [0.5, 1.5]
     """
 
-    def __init__(self, X: ArrayLike | Tensor, y: ArrayLike | Tensor) -> None:
-        values = _as_table(X)
+    def __init__(
+        self, X: ArrayLike | Tensor, y: ArrayLike | Tensor, weights: ArrayLike | Tensor | None = None
+    ) -> None:
+        values = as_table(X)
         wanted = values.dtype if values.dtype in (np.float32, np.float64) else np.float64
-        self._take(np.array(values, dtype=wanted, order="C"), y, None)
+        self._take(np.array(values, dtype=wanted, order="C"), y, weights, None)
 
-    def _take(self, values: NDArray[Any], y: ArrayLike | Tensor, scaling: _Scaling | None) -> None:
+    def _take(
+        self,
+        values: NDArray[Any],
+        y: ArrayLike | Tensor,
+        weights: ArrayLike | Tensor | None,
+        scaling: _Scaling | None,
+    ) -> None:
         """Make an array of floats that belongs to nobody else the rows."""
-        self.labels = _as_labels(y, len(values))
+        self.labels = as_labels(y, len(values))
+        self.weights = as_weights(weights, len(values))
         self.values = torch.from_numpy(values)
         self._scaling = scaling
 
     @classmethod
-    def standardised(cls, X: ArrayLike | Tensor, y: ArrayLike | Tensor) -> TableRows:
+    def standardised(
+        cls, X: ArrayLike | Tensor, y: ArrayLike | Tensor, weights: ArrayLike | Tensor | None = None
+    ) -> TableRows:
         """Rows with each column's mean taken off, divided by its standard deviation (1 for a constant).
 
-        A column is a constant where its variance is within the rounding of n numbers of its size, as in
-        scikit-learn's `StandardScaler`:
+        All rows count the same in both, whatever their weights in training. A column is a constant where its
+        variance is within the rounding of n numbers of its size, as in scikit-learn's `StandardScaler`:
 
             variance <= n eps variance + (n eps mean)^2,   eps = 2^-52
         """
-        values = _as_table(X)
+        values = as_table(X)
         rounding = len(values) * np.finfo(np.float64).eps
         with np.errstate(over="ignore", invalid="ignore"):
             mean, variance = values.mean(0, dtype=np.float64), values.var(0, dtype=np.float64)
@@ -153,16 +185,20 @@ class TableRows(RowSource):
                 f"the numbers of column {column} are too large to be standardised: divide them by a constant "
                 "first"
             )
-        return _scaled(values, y, (mean, np.where(is_constant, 1.0, np.sqrt(variance))))
+        return _scaled(values, y, weights, (mean, np.where(is_constant, 1.0, np.sqrt(variance))))
 
-    def like(self, X: ArrayLike | Tensor, y: ArrayLike | Tensor) -> TableRows:
+    def like(
+        self, X: ArrayLike | Tensor, y: ArrayLike | Tensor, weights: ArrayLike | Tensor | None = None
+    ) -> TableRows:
         """Other rows, such as those of the evaluation, scaled as these are."""
-        values = _as_table(X)
+        values = as_table(X)
         if values.shape[1] != self.row_numbers:
             raise ValueError(
                 f"X must have the {self.row_numbers} columns of these rows, but has {values.shape[1]}"
             )
-        return TableRows(values, y) if self._scaling is None else _scaled(values, y, self._scaling)
+        if self._scaling is None:
+            return TableRows(values, y, weights)
+        return _scaled(values, y, weights, self._scaling)
 
     @property
     def row_numbers(self) -> int:
@@ -176,7 +212,9 @@ class TableRows(RowSource):
                 f"row {row} of X is too large for {str(dtype).removeprefix('torch.')}: standardise the "
                 'columns, or train with precision="float64"'
             )
-        return self._with(labels=self.labels.to(device), values=values)
+        return self._with(
+            labels=self.labels.to(device), weights=self._weights_on(device, dtype), values=values
+        )
 
     def draw(self, by: torch.Generator, count: int) -> tuple[Tensor, ...]:
         return ()
@@ -188,7 +226,7 @@ class TableRows(RowSource):
         return self.values[rows]
 
     def fingerprint(self) -> str:
-        return _digest("table", self.values, self.labels)
+        return digest_of("table", self.values, self.labels, *self._weights_given())
 
 
 class ImageRows(RowSource):
@@ -200,6 +238,7 @@ class ImageRows(RowSource):
         mean: Of each colour, on the scale from 0 to 1.
         std: Of each colour, on the scale from 0 to 1.
         padding: Black pixels around an image before it is cropped.
+        weights: (n,), as those of `TableRows`.
 
     Example:
         >>> images = Images(np.zeros((4, 3, 8, 8), np.uint8), np.array([0, 1, 1, 0]), ("cat", "dog"))
@@ -216,6 +255,7 @@ class ImageRows(RowSource):
         mean: Sequence[float],
         std: Sequence[float],
         padding: int = 4,
+        weights: ArrayLike | Tensor | None = None,
     ) -> None:
         values = as_array(pixels, "pixels")
         if values.dtype != np.uint8 or values.ndim != 4 or 0 in values.shape:
@@ -230,7 +270,8 @@ class ImageRows(RowSource):
             )
         if padding < 0:
             raise ValueError(f"padding must not be negative, but is {padding}")
-        self.labels = _as_labels(y, len(values))
+        self.labels = as_labels(y, len(values))
+        self.weights = as_weights(weights, len(values))
         self.pixels = torch.from_numpy(np.array(values, order="C"))
         # As tensors of the device: a CUDA graph cannot copy numbers from the host.
         self.mean = torch.tensor(tuple(mean), dtype=torch.float64)
@@ -270,6 +311,7 @@ class ImageRows(RowSource):
         wide = torch.promote_types(dtype, torch.float32)
         return self._with(
             labels=self.labels.to(device),
+            weights=self._weights_on(device, wide),
             pixels=self.pixels.to(device),
             mean=self.mean.to(device, wide),
             std=self.std.to(device, wide),
@@ -296,7 +338,8 @@ class ImageRows(RowSource):
         return normalise(pixels, mean=self.mean, std=self.std, dtype=self.dtype)
 
     def fingerprint(self) -> str:
-        return _digest(f"images, padding {self.padding}", self.pixels, self.labels, self.mean, self.std)
+        described = f"images, padding {self.padding}"
+        return digest_of(described, self.pixels, self.labels, self.mean, self.std, *self._weights_given())
 
 
 def as_source(data: Any, name: str) -> RowSource:
@@ -340,67 +383,17 @@ def _in_steps(draws: Sequence[Tensor], steps: int, batch: int) -> Tensor:
     return torch.stack([draw.view(steps, batch) for draw in draws], dim=1)
 
 
-def as_array(values: ArrayLike | Tensor, name: str) -> NDArray[Any]:
-    """Numbers as an array, which may be the caller's own."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
-    if array.dtype == object and array.size:
-        raise TypeError(f"{name} must hold numbers, but holds objects such as {array.flat[0]!r}")
-    return array
-
-
-def _as_table(X: ArrayLike | Tensor) -> NDArray[Any]:
-    values = as_array(X, "X")
-    if values.ndim != 2 or values.dtype.kind not in "biuf" or 0 in values.shape:
-        raise ValueError(
-            f"X must hold numbers in rows and columns, but has type {values.dtype} and shape {values.shape}"
-        )
-    row = _row_not_finite(values)
-    if row is not None:
-        raise ValueError(f"X must be finite, but row {row} is not: fill in missing values first")
-    return values
-
-
-def _row_not_finite(values: NDArray[Any]) -> int | None:
-    finite = np.isfinite(values)
-    return None if finite.all() else int(np.argmax(~finite.all(1)))
-
-
-def _scaled(values: NDArray[Any], y: ArrayLike | Tensor, scaling: _Scaling) -> TableRows:
+def _scaled(
+    values: NDArray[Any],
+    y: ArrayLike | Tensor,
+    weights: ArrayLike | Tensor | None,
+    scaling: _Scaling,
+) -> TableRows:
     with np.errstate(over="ignore"):
         scaled = np.ascontiguousarray((values - scaling[0]) / scaling[1])
-    row = _row_not_finite(scaled)
+    row = row_not_finite(scaled)
     if row is not None:
         raise ValueError(f"X is too large in row {row} for the deviations by which it is divided")
     rows = TableRows.__new__(TableRows)
-    rows._take(scaled, y, scaling)
+    rows._take(scaled, y, weights, scaling)
     return rows
-
-
-def _as_labels(y: ArrayLike | Tensor, rows: int) -> Tensor:
-    labels = as_array(y, "y")
-    if labels.shape != (rows,):
-        raise ValueError(f"y must hold one label a row, {rows} in all, but has shape {labels.shape}")
-    if labels.dtype.kind not in "biuf":
-        raise TypeError(
-            f"y must hold 0 and 1 or class numbers, but holds {labels.dtype} such as {str(labels[0])!r}: "
-            "number the classes first"
-        )
-    with np.errstate(invalid="ignore"):  # NaN and infinity are found by the comparison
-        whole = labels.astype(np.int64)
-    strange = np.flatnonzero((whole != labels) | (whole < 0))
-    if len(strange):
-        raise ValueError(
-            f"y must hold 0 and 1 or class numbers, but row {strange[0]} holds {labels[strange[0]]}"
-        )
-    return torch.from_numpy(whole.astype(np.uint8) if whole.max() < 256 else whole)
-
-
-def _digest(kind: str, *tensors: Tensor) -> str:
-    digest = hashlib.sha256(kind.encode())
-    for tensor in tensors:
-        array = tensor.cpu().numpy()
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data.cast("B"))
-    return digest.hexdigest()

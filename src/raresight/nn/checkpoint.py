@@ -62,8 +62,9 @@ class TrainingFolder:
     def open(self, *, resume: bool) -> Checkpoint:
         """Where the training of this folder stands; a folder without one is given one that has not begun.
 
-        Another training that failed before it had a result, as with a wrong setting, does not stand in the
-        way.
+        A training that differs in nothing but that its recipe has more epochs goes on where the shorter one
+        stands, and the folder is its own from then on. Another training that failed before it had a result,
+        as with a wrong setting, does not stand in the way.
 
         Raises:
             ValueError: The folder holds another training, or one that is not to be resumed.
@@ -86,13 +87,17 @@ class TrainingFolder:
             raise ValueError(
                 f"{self._folder} holds a training already: choose another folder, or go on with resume=True"
             )
-        if different:
+        goes_further = _goes_further(described["identity"], self._identity)
+        if different and not goes_further:
             raise ValueError(
                 f"{self._folder} holds another training: {'; '.join(different)}. Choose another folder"
             )
         tensors = None if state is None else read_tensors(self._folder / state)
         self._clear_all_but(state)
-        return Checkpoint(described["epoch"], tensors, described["journal_bytes"], described["seconds"])
+        found = Checkpoint(described["epoch"], tensors, described["journal_bytes"], described["seconds"])
+        if goes_further:
+            self._point(found, state)
+        return found
 
     def _begin(self) -> Checkpoint:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -174,6 +179,16 @@ def _read_pointer(path: Path) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{path} lacks {', '.join(sorted(missing))}: it is damaged")
     return described
+
+
+def _goes_further(there: Any, here: Any) -> bool:
+    """Whether all that differs is that the recipe has more epochs here than there."""
+    try:
+        before, now = there["recipe"]["epochs"], here["recipe"]["epochs"]
+    except (KeyError, TypeError):
+        return False
+    longer = {**there, "recipe": {**there["recipe"], "epochs": now}}
+    return bool(before < now) and not differences(longer, here)
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[str]:

@@ -33,6 +33,7 @@ def evaluate_replicas(replicas: Replicas, rows: RowSource, recipe: Recipe) -> li
         ['average_precision', 'partial_auc_0.5', 'recall_0.5', 'roc_auc']
     """
     names = metric_names(recipe, replicas.net.outputs)
+    _refuse_weights(rows)
     rows.class_counts(replicas.net.outputs)  # refuses labels that the net does not have
     scores = replicas.scores(rows, bf16=recipe.bf16_evaluation)
     labels = rows.labels.to(scores.device)
@@ -78,12 +79,22 @@ def default_metric(recipe: Recipe, outputs: int) -> str:
 
 def check_evaluation(rows: RowSource, outputs: int) -> None:
     """An error where the metrics are not defined, before a net is trained in vain."""
+    _refuse_weights(rows)
     counts = rows.class_counts(outputs)
     absent = [label for label, count in enumerate(counts) if count == 0]
     if absent and (outputs == 1 or len(absent) == len(counts)):
         raise ValueError(
             f"the evaluation has no row with label {absent[0]} among its {len(rows)}: "
             "its metrics need both classes"
+        )
+
+
+def _refuse_weights(rows: RowSource) -> None:
+    """Metrics count all rows the same: weights would be passed over without a word."""
+    if rows.weights is not None:
+        raise ValueError(
+            "the rows of an evaluation have weights, but its metrics count all rows the same: give rows "
+            "without weights"
         )
 
 

@@ -66,7 +66,13 @@ class LossTable(torch.nn.Module):
         alone = torch.tensor(self._alone, dtype=torch.int64)
         self.register_buffer("_places_alone", alone, persistent=False)
 
-    def forward(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weights: Tensor | None = None,
+        row_weights: Tensor | None = None,
+    ) -> Tensor:
         """The mean loss of each replica over the batch, (K,), in float32 or the scores' float64.
 
         scores (K, N), or (K, N, classes) for several outputs; labels (K, N) or (N,), whole numbers: 0/1
@@ -74,28 +80,33 @@ class LossTable(torch.nn.Module):
 
             sum_i weights[k, y_i] loss_i / sum_i weights[k, y_i],
 
-        as that of torch's CrossEntropyLoss. A label out of range is an error on the CPU and gives NaN for its
-        replica elsewhere. What a replica gets depends on its own scores alone.
+        as that of torch's CrossEntropyLoss. `row_weights` v, (K, N) or (N,), multiply the losses and not the
+        sum that they are divided by:
+
+            sum_i v_i weights[k, y_i] loss_i / sum_i weights[k, y_i],   without weights  sum_i v_i loss_i / N,
+
+        so that a row counts the same in whichever batch it is. A label out of range is an error on the CPU
+        and gives NaN for its replica elsewhere. What a replica gets depends on its own scores alone.
         """
-        self._check(scores, labels, weights)
-        sums = self._weighted_sums(scores, labels, weights)
+        self._check(scores, labels, weights, row_weights)
+        sums = self._weighted_sums(scores, labels, weights, row_weights)
         if weights is None:
             return sums
         mean: Tensor = TorchOps.finite(sums / _mean_weight(labels, weights).to(sums.dtype))
         return mean
 
-    def _weighted_sums(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        """The mean over the batch of weights[k, y] * loss_k, (K,)."""
+    def _weighted_sums(
+        self, scores: Tensor, labels: Tensor, weights: Tensor | None, row_weights: Tensor | None
+    ) -> Tensor:
+        """The mean over the batch of row_weights * weights[k, y] * loss_k, (K,)."""
+        alone = [self._one(place, scores, labels, weights, row_weights) for place in self._alone]
         groups = self._groups()
         if not groups:
-            return torch.cat([self._one(place, scores, labels, weights) for place in self._alone])
+            return torch.cat(alone)
         result: Tensor = StackLosses.apply(  # type: ignore[no-untyped-call]
-            scores, labels, weights, self._back, len(self._alone), *groups
+            scores, labels, weights, row_weights, self._back, len(alone), *groups
         )
-        if not self._alone:
-            return result
-        parts = torch.cat([self._one(place, scores, labels, weights) for place in self._alone])
-        return result.index_copy(0, self._places_alone, parts)
+        return result.index_copy(0, self._places_alone, torch.cat(alone)) if alone else result
 
     def start(self, priors: float | Sequence[float]) -> Tensor:
         """The constant scores (K, outputs) that minimise each loss where the classes have these priors.
@@ -139,7 +150,14 @@ class LossTable(torch.nn.Module):
             groups += [kind, kind in self._plain, numbers, rows]
         return groups
 
-    def _one(self, place: int, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    def _one(
+        self,
+        place: int,
+        scores: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        row_weights: Tensor | None,
+    ) -> Tensor:
         y = labels[place] if labels.ndim == 2 else labels
         numbers = y.to(torch.int64)
         loss = self.losses[place]
@@ -148,10 +166,15 @@ class LossTable(torch.nn.Module):
         )
         if weights is not None:
             each = each * weights[place].to(each.dtype)[numbers]
+        if row_weights is not None:
+            own = row_weights[place] if row_weights.ndim == 2 else row_weights
+            each = each * own.to(each.dtype)
         mean: Tensor = TorchOps.finite((each * (1 / each.shape[0])).sum(0, keepdim=True))
         return mean
 
-    def _check(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> None:
+    def _check(
+        self, scores: Tensor, labels: Tensor, weights: Tensor | None, row_weights: Tensor | None
+    ) -> None:
         replicas, outputs = len(self.losses), self.outputs
         expected = f"({replicas}, N)" if outputs == 1 else f"({replicas}, N, {outputs})"
         axes = 2 if outputs == 1 else 3
@@ -173,6 +196,10 @@ class LossTable(torch.nn.Module):
             raise ValueError(
                 f"weights must have shape ({replicas}, {max(outputs, 2)}), one a replica and label, "
                 f"got {tuple(weights.shape)}"
+            )
+        if row_weights is not None and tuple(row_weights.shape) not in ((n,), (replicas, n)):
+            raise ValueError(
+                f"row_weights must have shape ({n},) or ({replicas}, {n}), got {tuple(row_weights.shape)}"
             )
         if _can_look(labels) and labels.dtype != torch.bool:
             wrong = (labels < 0) | (labels.long() >= max(outputs, 2))

@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ..losses import ClassWeighted, Loss, parse
-from .batches import RowSource, as_array
+from .batches import RowSource
 from .checkpoint import current_state, differences
 from .loss_table import LossTable
 from .nets import ReplicaNet
 from .nets.layers import checked_seeds
 from .nets.tabm import TabM, mean_probability
+from .row_values import as_array
 from .safe_files import read_tensors, tensor_metadata, write_tensors
 
 __all__ = ["Replicas"]

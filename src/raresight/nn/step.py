@@ -41,7 +41,7 @@ class TrainingStep:
         reason: (K,), why: a position in `REASONS`.
         norms: (steps, K), float64, the gradient norms of the epoch, before they are clipped; NaN once a
             replica is frozen.
-        losses: (steps, K), the mean losses of the batches, likewise.
+        losses: (steps, K), the mean losses of the batches, the rows weighted, likewise.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class TrainingStep:
         self._done.fill_(epoch * self.steps)
 
     def _step(self) -> None:
-        x, labels = self._next_batch()
+        x, labels, row_weights = self._next_batch()
         before = None if self._statistics is None else self._statistics.gather()
         # Casts of weights must not be kept beyond the step: a graph would replay with old ones.
         with torch.autocast(
@@ -145,23 +145,32 @@ class TrainingStep:
         ):
             scores = self._forward(x)
         labels = self._net.training_labels(labels)
-        losses = self._table(scores.to(self._dtype), labels, self._weights)
+        if row_weights is not None:
+            row_weights = self._net.training_labels(row_weights)
+        losses = self._table(scores.to(self._dtype), labels, self._weights, row_weights)
         # Each loss reaches the weights of its own replica alone, so that the sum has K gradients at once.
         gradients = torch.autograd.grad(losses.sum(), self._parameters, materialize_grads=True)
         with torch.no_grad():
             self._update(losses.detach().to(self._dtype), self.optimiser.gather(gradients), before)
 
-    def _next_batch(self) -> tuple[Tensor, Tensor]:
+    def _next_batch(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Rows, labels and weights of rows: of all replicas, (N, ...), or of each, (K, N, ...)."""
         index, *changes = (
             drawn.index_select(0, self._position).squeeze(0) for drawn in (self._order, *self._changes)
         )
         x = self._source.batch(index, tuple(changes))
-        labels = self._source.labels.index_select(0, index.reshape(-1)).view_as(index)
+        weights = self._source.weights
+        return (
+            self._of_replicas(x),
+            self._of_replicas(_at(self._source.labels, index)),
+            None if weights is None else self._of_replicas(_at(weights, index)),
+        )
+
+    def _of_replicas(self, drawn: Tensor) -> Tensor:
+        """What was drawn for each different seed, (U, ...), for each replica; (...) where it is the same."""
         if len(self._seeds) == 1:
-            return x[0], labels[0]
-        if self._owner is None:
-            return x, labels
-        return x.index_select(0, self._owner), labels.index_select(0, self._owner)
+            return drawn[0]
+        return drawn if self._owner is None else drawn.index_select(0, self._owner)
 
     def _update(self, losses: Tensor, gradient: Tensor, before: Tensor | None) -> None:
         norms = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float64)
@@ -195,6 +204,11 @@ class TrainingStep:
             *self.optimiser.slots.values(),
             *(self._position, self._done, self.frozen, self.frozen_at, self.reason, self.norms, self.losses),
         ]
+
+
+def _at(values: Tensor, index: Tensor) -> Tensor:
+    """The entries of a vector at an index of any shape."""
+    return values.index_select(0, index.reshape(-1)).view_as(index)
 
 
 def _why_it_fails(losses: Tensor, norms: Tensor, statistics: Tensor | None) -> Tensor:

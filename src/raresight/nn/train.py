@@ -7,32 +7,26 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..losses import Loss, parse
 from .batches import RowSource, as_source
-from .checkpoint import Checkpoint, TrainingFolder, held_folder
+from .checkpoint import TrainingFolder, held_folder
+from .course import Course, underway
 from .evaluation import check_evaluation, default_metric, evaluate_replicas
-from .journal import Journal
 from .progress import Listener, Moment, shown
 from .recipe import Recipe, ScheduleWarning
 from .replicas import Replicas
 from .schedule import deferred_replicas, learning_rates
-from .step import REASONS, TrainingStep
 from .training import Row, Training
 
 __all__ = ["train"]
-
-# What the file of a checkpoint holds beside the stacks of the net, whose names have no slash.
-_OURS = "training/"
 
 
 def train(
@@ -61,14 +55,21 @@ def train(
     Args:
         replicas: What is trained, in place. It is moved to the device and to the recipe's precision.
         data: The training rows: a pair (X, y), `TableRows` or `ImageRows`. Tables are taken as they are; see
-            `TableRows.standardised`. The class counts and the prior are those of its labels.
+            `TableRows.standardised`. The class counts are those of its labels. Rows may have weights w, whose
+            mean over all training rows is 1: the loss of a replica in a batch of N rows is then
+            sum_i w_i loss_i / N, and that is the `train_loss` of the history. The prior of `start_at_prior`
+            is the weighted one; the effective numbers of deferred reweighting count rows, and its weights
+            multiply those of the rows.
         recipe: How.
         evaluation: Rows to be judged on, likewise; None for no evaluation. Where it chooses the best epoch,
             the metrics of that epoch are optimistic; see `Training.best`.
         folder: Where checkpoints and the journal of results are kept; None for none. If it holds this very
             training (same net, losses, seeds, recipe and data) the weights there replace those of `replicas`
-            and training goes on from them; a folder with another training is refused. Losses made of a
-            function cannot be told apart on the disk and need to be trained without a folder.
+            and training goes on from them; a folder with another training is refused. Only the recipe's
+            `epochs` may be more than they were: nothing else in a recipe depends on them, so that the
+            weights are those of a training that was as long from the start (the epoch that was the last is
+            evaluated then, too, whatever `evaluate_every` says). Losses made of a function cannot be told
+            apart on the disk and need to be trained without a folder.
         resume: With False a folder that holds a training is refused.
         checkpoint_every: Epochs between checkpoints; the last epoch always has one.
         device: Where; by default where the replicas are.
@@ -96,7 +97,7 @@ def train(
     rows = as_source(data, "data")
     judged = None if evaluation is None else as_source(evaluation, "evaluation")
     outputs = replicas.net.outputs
-    class_counts = rows.class_counts(outputs)
+    rows.class_counts(outputs)  # refuses labels that the net does not have
     _check_fit(replicas, rows, "data")
     best_by = None
     if judged is not None:
@@ -112,120 +113,87 @@ def train(
         if folder is not None:
             held.enter_context(held_folder(Path(folder)))
             place = TrainingFolder(Path(folder), _identity(replicas, rows, judged, recipe))
-        held.enter_context(_deterministic(recipe.deterministic))
         dtype = torch.float64 if recipe.precision == "float64" else torch.float32
         replicas.to(replicas.device if device is None else device, dtype)
-        run = _Run(
-            replicas,
-            rows.to(replicas.device, dtype),
-            None if judged is None else judged.to(replicas.device, dtype),
-            recipe,
-            class_counts,
-            best_by,
-            place,
-            resume=resume,
-        )
-        try:
-            listener = held.enter_context(shown(progress))
-            run.go(listener, checkpoint_every)
-        finally:
-            run.close()
+        rows = rows.to(replicas.device, dtype)
+        judged = None if judged is None else judged.to(replicas.device, dtype)
+        course = held.enter_context(underway(replicas, rows, recipe, place=place, resume=resume))
+        run = _Run(replicas, judged, recipe, best_by, course)
+        run.go(held.enter_context(shown(progress)), checkpoint_every)
         return run.result()
 
 
 class _Run:
-    """A training under way: the step, the history, and what is on the disk."""
+    """A training under way: its course, and what is told and written of each epoch."""
 
     def __init__(
         self,
         replicas: Replicas,
-        rows: RowSource,
         judged: RowSource | None,
         recipe: Recipe,
-        class_counts: Sequence[int],
         best_by: str | None,
-        place: TrainingFolder | None,
-        *,
-        resume: bool,
+        course: Course,
     ) -> None:
         self._replicas, self._judged, self._recipe, self._best_by = replicas, judged, recipe, best_by
-        self._place = place
-        checkpoint = Checkpoint() if place is None else place.open(resume=resume)
-        if checkpoint.tensors is None and recipe.start_at_prior:
-            _start_at_prior(replicas, class_counts)
-        self._step = TrainingStep(replicas, rows, recipe, class_counts)
-        if checkpoint.tensors is not None:
-            self._restore(checkpoint.tensors)
-        self._epoch, self._seconds = checkpoint.epoch, checkpoint.seconds
-        self._journal = None if place is None else Journal(place.journal, checkpoint.journal_bytes)
-        self._history: list[Row] = [] if self._journal is None else self._journal.rows
+        self._course = course
         self._reports = self._frozen_reports()
         self._newest: list[Row] = []
-        self._is_new = checkpoint.tensors is None
-        if self._epoch:
+        if course.epoch:
             self._note_class_weights()
 
     def go(self, listener: Listener, checkpoint_every: int) -> None:
         """Train to the end, or until every replica is frozen."""
-        if self._is_new:
+        course = self._course
+        if course.is_new:
             # The weights of before the first step: who resumes may bring others, such as half-trained ones.
-            self._save()
-        here, first = 0.0, self._epoch
-        while not self._is_done():
+            course.save(self._replicas.metadata())
+        here, first = 0.0, course.epoch
+        while not course.is_done:
             begun = time.monotonic()
             news = self._train_epoch(begun)
             took = time.monotonic() - begun
-            here, self._seconds = here + took, self._seconds + took
-            if self._epoch % checkpoint_every == 0 or self._is_done():
-                self._save()
-            listener(self._moment(here / (self._epoch - first), news))
+            here += took
+            course.seconds += took
+            if course.epoch % checkpoint_every == 0 or course.is_done:
+                course.save(self._replicas.metadata())
+            listener(self._moment(here / (course.epoch - first), news))
 
     def result(self) -> Training:
-        return Training(
-            self._replicas.names, tuple(self._history), dict(self._reports), self._best_by, self._seconds
-        )
-
-    def close(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
-
-    def _is_done(self) -> bool:
-        return self._epoch >= self._recipe.epochs or len(self._reports) == len(self._replicas)
+        history, seconds = tuple(self._course.history), self._course.seconds
+        return Training(self._replicas.names, history, dict(self._reports), self._best_by, seconds)
 
     def _train_epoch(self, begun: float) -> list[str]:
         """One epoch, its evaluation and its rows; returns what there is to tell."""
-        self._step.run_epoch(self._epoch)
-        self._epoch += 1
+        course = self._course
+        course.run_epoch()
         self._note_class_weights()
         reports = self._frozen_reports()
         news = [text for k, text in reports.items() if k not in self._reports]
         self._reports = reports
         metrics: list[dict[str, float]] = [{}] * len(self._replicas)
         every = self._recipe.evaluate_every
-        if self._judged is not None and (self._epoch % every == 0 or self._is_done()):
+        if self._judged is not None and (course.epoch % every == 0 or course.is_done):
             metrics = evaluate_replicas(self._replicas, self._judged, self._recipe)
         rows = self._rows(metrics, time.monotonic() - begun)
-        self._history += rows
         if metrics[0]:
             self._newest = rows
-        if self._journal is not None:
-            self._journal.append(rows)
+        course.note(rows)
         return news
 
     def _note_class_weights(self) -> None:
         """Tell the replicas under which class weights they were trained last: their links undo them."""
-        self._replicas.class_weights = self._step.class_weights(self._epoch - 1)
+        self._replicas.class_weights = self._course.step.class_weights(self._course.epoch - 1)
 
     def _rows(self, metrics: Sequence[Mapping[str, float]], seconds: float) -> list[Row]:
-        norms, losses = self._step.norms.cpu().double().numpy(), self._step.losses.cpu().double().numpy()
-        count = len(self._replicas)
-        rates = learning_rates(self._recipe, count, self._epoch - 1, self._step.steps)[-1].tolist()
+        step, epoch, count = self._course.step, self._course.epoch, len(self._replicas)
+        norms, losses = step.norms.cpu().double().numpy(), step.losses.cpu().double().numpy()
+        rates = learning_rates(self._recipe, count, epoch - 1, step.steps)[-1].tolist()
         limits = self._recipe.clips_of(count) or [math.inf] * count
         rows = []
         for k in range(count):
             sound = norms[np.isfinite(norms[:, k]), k]
             row = {
-                "epoch": self._epoch,
+                "epoch": epoch,
                 "replica": k,
                 "loss": str(self._replicas.losses[k]),
                 "seed": self._replicas.seeds[k],
@@ -241,52 +209,23 @@ class _Run:
         return rows
 
     def _frozen_reports(self) -> dict[int, str]:
-        places, reasons = self._step.frozen_at.tolist(), self._step.reason.tolist()
-        found = {}
-        for k, (at, reason) in enumerate(zip(places, reasons)):
-            if reason:
-                epoch, step = divmod(at, self._step.steps)
-                found[k] = (
-                    f"replica {k}, {self._replicas.names[k]}: {REASONS[reason]} not finite at epoch "
-                    f"{epoch + 1}, step {step + 1}; frozen with the weights of before"
-                )
-        return found
+        return {
+            k: f"replica {k}, {self._replicas.names[k]}: {failure}; frozen with the weights of before"
+            for k, failure in self._course.failures().items()
+        }
 
     def _moment(self, seconds_an_epoch: float, news: Sequence[str]) -> Moment:
+        epoch, epochs = self._course.epoch, self._recipe.epochs
         return Moment(
-            epoch=self._epoch,
-            epochs=self._recipe.epochs,
-            seconds_left=seconds_an_epoch * (self._recipe.epochs - self._epoch),
+            epoch=epoch,
+            epochs=epochs,
+            seconds_left=seconds_an_epoch * (epochs - epoch),
             rows=self._newest,
             best_by=self._best_by,
             names=self._replicas.names,
             frozen=len(self._reports),
             news=news,
         )
-
-    # ---- the state on the disk -------------------------------------------------------------
-
-    def _own_tensors(self) -> dict[str, Tensor]:
-        """What a training has beside the stacks of the net."""
-        step = self._step
-        slots = {f"optimiser_{name}": slot for name, slot in step.optimiser.slots.items()}
-        return {**slots, "frozen": step.frozen, "frozen_at": step.frozen_at, "reason": step.reason}
-
-    def _save(self) -> None:
-        if self._place is None or self._journal is None:
-            return
-        own = {f"{_OURS}{name}": tensor for name, tensor in self._own_tensors().items()}
-        tensors = {**self._replicas.net.state_dict(), **own}
-        checkpoint = Checkpoint(self._epoch, tensors, self._journal.sync(), self._seconds)
-        self._place.save(checkpoint, self._replicas.metadata())
-
-    def _restore(self, tensors: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, stack in self._replicas.net.state_dict().items():
-                stack.copy_(tensors[name])
-            for name, tensor in self._own_tensors().items():
-                tensor.copy_(tensors[f"{_OURS}{name}"])
-        self._step.optimiser.reread()
 
 
 def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any) -> None:
@@ -346,16 +285,6 @@ def _unreached(recipe: Recipe, losses: Sequence[Loss]) -> list[str]:
     return found
 
 
-def _start_at_prior(replicas: Replicas, class_counts: Sequence[int]) -> None:
-    if 0 in class_counts:
-        raise ValueError(
-            f"start_at_prior needs rows of every class, but the class counts are {tuple(class_counts)}"
-        )
-    total = sum(class_counts)
-    priors = [count / total for count in class_counts]
-    replicas.net.start_at_(replicas.table.start(priors[1] if replicas.net.outputs == 1 else priors))
-
-
 def _identity(
     replicas: Replicas, rows: RowSource, judged: RowSource | None, recipe: Recipe
 ) -> dict[str, Any]:
@@ -369,21 +298,6 @@ def _identity(
         "data": rows.fingerprint(),
         "evaluation": None if judged is None else judged.fingerprint(),
     }
-
-
-@contextmanager
-def _deterministic(wanted: bool) -> Iterator[None]:
-    """cuDNN held to deterministic algorithms, and not choosing by timing."""
-    if not wanted:
-        yield
-        return
-    cudnn = torch.backends.cudnn
-    before = cudnn.deterministic, cudnn.benchmark
-    cudnn.deterministic, cudnn.benchmark = True, False
-    try:
-        yield
-    finally:
-        cudnn.deterministic, cudnn.benchmark = before
 
 
 def _mean(values: NDArray[Any]) -> float | None:

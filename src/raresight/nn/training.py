@@ -17,10 +17,11 @@ class Training:
     """The history of a stack of replicas.
 
     A row of `history` is one replica in one epoch: `epoch` (from 1), `replica`, `loss` (which one), `seed`,
-    `train_loss` (its mean over the epoch's batches), `learning_rate` (of the epoch's last step),
-    `gradient_norm_mean` and `gradient_norm_max` (before clipping), `clipped` (the share of steps whose
-    gradient was shortened), `frozen`, `seconds` (of the epoch, for all replicas), and, where the epoch was
-    evaluated, the metrics. What is not defined, such as the loss of a replica that is frozen, is None.
+    `train_loss` (its mean over the epoch's batches, rows by their weights if they have some), `learning_rate`
+    (of the epoch's last step), `gradient_norm_mean` and `gradient_norm_max` (before clipping), `clipped` (the
+    share of steps whose gradient was shortened), `frozen`, `seconds` (of the epoch, for all replicas), and,
+    where the epoch was evaluated, the metrics. What is not defined, such as the loss of a replica that is
+    frozen, is None.
 
     Attributes:
         names: Loss and seed of each replica.

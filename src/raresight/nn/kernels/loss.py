@@ -72,13 +72,15 @@ def stack_losses(
     labels: Tensor,
     groups: Sequence[Group],
     label_weights: Tensor | None = None,
+    row_weights: Tensor | None = None,
     *,
     complete: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """The mean loss of each replica, (K,), and the gradient of their sum.
+    """The mean of weights * loss of each replica, (K,), and the gradient of their sum.
 
-    scores (K, n) or (K, n, classes); labels (K, n) or (n,); `label_weights` (K, 2) or (K, classes). Where
-    the groups are not `complete`, the replicas that are in none of them have zeros.
+    scores (K, n) or (K, n, classes); labels (K, n) or (n,); `label_weights` (K, 2) or (K, classes);
+    `row_weights` (K, n) or (n,). Where the groups are not `complete`, the replicas that are in none of them
+    have zeros.
     """
     replicas, n = scores.shape[:2]
     shape = _Shape(replicas, n, scores.shape[2] if scores.ndim == 3 else 1, 1)
@@ -89,11 +91,13 @@ def stack_losses(
         slopes.zero_()
     scores, labels = _laid_out(scores), _laid_out(labels)
     step = n if labels.ndim == 2 else 0
+    row_weights = None if row_weights is None else _laid_out(row_weights)
+    weight_row = n if row_weights is not None and row_weights.ndim == 2 else 0
     for group in groups:
         _launch(
             shape, scores, labels, group, slopes, results,
             label_weights=None if label_weights is None else label_weights.contiguous(),
-            label_step=step, scale=1 / n, reduced=True,
+            label_step=step, weights=row_weights, weight_row=weight_row, scale=1 / n, reduced=True,
         )  # fmt: skip
     return _finish(results.sum(1)), slopes
 
@@ -150,6 +154,7 @@ def _launch(
     *,
     negatives: Tensor | None = None,
     weights: Tensor | None = None,
+    weight_row: int = 0,
     label_weights: Tensor | None = None,
     label_step: int = 0,
     soft: bool = False,
@@ -164,15 +169,15 @@ def _launch(
     with _device_of(scores):
         if shape.classes > 1:
             class_pass[(programs, rows)](
-                scores, labels, *pointers, shape.inner, label_step, weight_step, number, device_scale,
-                CLASSES=shape.classes, KIND=int(group.kind), HAS_INNER=shape.inner > 1, REDUCE=reduced,
-                BLOCK=block, WIDTH=_power_of_two(shape.classes), num_warps=4,
+                scores, labels, *pointers, shape.inner, label_step, weight_step, weight_row, number,
+                device_scale, CLASSES=shape.classes, KIND=int(group.kind), HAS_INNER=shape.inner > 1,
+                REDUCE=reduced, BLOCK=block, WIDTH=_power_of_two(shape.classes), num_warps=4,
             )  # fmt: skip
         else:
             plain = group.plain and label_weights is None
             shares = None if negatives is None else _laid_out(negatives)
             binary_pass[(programs, rows)](
-                scores, labels, shares, *pointers, label_step, weight_step, number, device_scale,
+                scores, labels, shares, *pointers, label_step, weight_step, weight_row, number, device_scale,
                 KIND=int(group.kind), PLAIN=plain, SOFT=soft, REDUCE=reduced, BLOCK=block, LOOPS=loops,
                 num_warps=4,
             )  # fmt: skip

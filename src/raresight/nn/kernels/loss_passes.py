@@ -157,7 +157,7 @@ def binary_pass(
     scores,  # (replicas, n)
     labels,  # (replicas, n), or (n,) with label_step 0; the share of label 1 where SOFT
     negatives,  # the share of label 0 where it is not 1 - labels, or None
-    weights,  # (n,), one number with weight_step 0, or None
+    weights,  # (replicas, n), (n,) with weight_row 0, one number with weight_step 0 besides, or None
     label_weights,  # (replicas, 2), or None
     table,  # (rows, 14) float64
     replicas,  # the replica of each row of the table; None: the row's own number
@@ -166,6 +166,7 @@ def binary_pass(
     n,
     label_step,
     weight_step,
+    weight_row,
     scale,
     device_scale,  # instead of `scale`, or None
     KIND: tl.constexpr,
@@ -220,7 +221,8 @@ def binary_pass(
                 value = _saturate(tl.where(positive, w1, w0) * value)
                 slope = _finite(tl.where(positive, s1, s0) * slope)
         if weights is not None:
-            sample = tl.load(weights + place * weight_step, mask=inside, other=0.0).to(tl.float32)
+            chosen = weights + replica * weight_row + place * weight_step
+            sample = tl.load(chosen, mask=inside, other=0.0).to(tl.float32)
             value = _finite(sample * value)
             slope = _finite(sample * slope)
         if REDUCE:
@@ -239,7 +241,7 @@ def binary_pass(
 def class_pass(
     scores,  # (replicas, n / inner, classes, inner)
     labels,  # (replicas, n), or (n,) with label_step 0
-    weights,  # (n,), one number with weight_step 0, or None
+    weights,  # (replicas, n), (n,) with weight_row 0, one number with weight_step 0 besides, or None
     label_weights,  # (replicas, classes), or None
     table,  # (rows, 6 + 4 classes) float64
     replicas,
@@ -249,6 +251,7 @@ def class_pass(
     inner,
     label_step,
     weight_step,
+    weight_row,
     scale,
     device_scale,  # instead of `scale`, or None
     CLASSES: tl.constexpr,
@@ -311,7 +314,8 @@ def class_pass(
     value = _finite(weight * value)
     slopes = _finite(weight[:, None] * (slopes * scales))
     if weights is not None:
-        sample = tl.load(weights + place * weight_step, mask=inside, other=0.0).to(tl.float32)
+        chosen = weights + replica * weight_row + place * weight_step
+        sample = tl.load(chosen, mask=inside, other=0.0).to(tl.float32)
         value = _finite(sample * value)
         slopes = _finite(sample[:, None] * slopes)
     if REDUCE:

@@ -135,7 +135,10 @@ class ReplicaNet(nn.Module, ABC):
         return scores
 
     def training_labels(self, labels: Tensor) -> Tensor:
-        """Labels (N,) or (K, N) repeated for each member: (members N,) or (K, members N)."""
+        """Labels (N,) or (K, N) repeated for each member: (members N,) or (K, members N).
+
+        Weights of rows are repeated by it, too.
+        """
         return labels if self.members == 1 else labels.repeat(*(1,) * (labels.dim() - 1), self.members)
 
     def start_at_(self, scores: Tensor) -> None:

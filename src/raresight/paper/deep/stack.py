@@ -5,12 +5,9 @@ Killed at any moment, or out of time, it goes on from its folder to the same wei
 
 from __future__ import annotations
 
-import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,25 +15,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from ... import __version__
 from ...losses import ClassWeighted, Loss, effective_number_weights
 from ...nn import ImageRows, Recipe, Replicas
-from ...nn.checkpoint import Checkpoint, TrainingFolder, held_folder
-from ...nn.journal import Journal
+from ...nn.checkpoint import TrainingFolder, held_folder
+from ...nn.course import Course, underway
 from ...nn.nets import resnet_cifar
-from ...nn.step import REASONS, TrainingStep
 from .images import TaskRows
 from .journal import Record
 from .methods import build_loss, is_cosine
 from .metrics import BINARY_METRICS, CLASS_METRICS, binary_metrics, class_metrics, undefined
 from .plan import evaluated_epochs
+from .provenance import provenance
 from .settings import Trial
 
 __all__ = ["CHECKPOINT_SECONDS", "judge", "recipe_of", "remove_folder", "train_stack"]
 
 # The paper's schedule, of 250 epochs: shorter trainings have the same shares.
 _EPOCHS, _WARMUP, _DECAYS = 250, 10, (160, 180)
-_OURS = "training/"
 # What a killed training loses at most; a checkpoint of 48 nets takes about a second.
 CHECKPOINT_SECONDS = 60.0
 
@@ -86,17 +81,24 @@ def train_stack(
         checkpoint_seconds: The time between checkpoints.
         tell: Hears how far it is.
     """
-    with held_folder(folder):
-        run = _Run(trials, rows, folder, device, precision)
-        try:
-            with _deterministic():
-                is_finished = run.go(seconds_left, checkpoint_seconds, tell)
-            if not is_finished:
-                return None
-            records = run.records()
-        finally:
-            run.close()
-    return records
+    recipe = recipe_of(trials, precision)
+    sets = {"validation": rows.validation, "test": rows.test}
+    given = {name: part for name, part in sets.items() if part is not None}
+    identity = {
+        "trials": [trial.key for trial in trials],
+        "recipe": recipe.to_dict(),
+        "rows": rows.training.fingerprint(),
+        "sets": {name: part.fingerprint() for name, part in given.items()},
+    }
+    replicas = _replicas_of(trials, rows.class_counts).to(device, torch.float32)
+    training = rows.training.to(device, torch.float32)
+    with (
+        held_folder(folder),
+        underway(replicas, training, recipe, place=TrainingFolder(folder, identity)) as course,
+    ):
+        judged = {name: part.to(device, torch.float32) for name, part in given.items()}
+        run = _Run(tuple(trials), replicas, recipe, judged, rows.class_counts, course)
+        return run.records() if run.go(seconds_left, checkpoint_seconds, tell) else None
 
 
 def remove_folder(folder: Path) -> None:
@@ -104,105 +106,85 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
+def _replicas_of(trials: Sequence[Trial], class_counts: Sequence[int]) -> Replicas:
+    first = trials[0]
+    net = partial(
+        resnet_cifar,
+        first.depth,
+        width=first.width,
+        outputs=1 if len(class_counts) == 2 else len(class_counts),
+        cosine=tuple(is_cosine(trial.method) for trial in trials),
+    )
+    losses = [build_loss(trial.method, trial.parameters, class_counts) for trial in trials]
+    return Replicas(net, losses, [trial.seed for trial in trials])
+
+
 class _Run:
-    """A stack under way."""
+    """A stack under way: which epochs are judged, whether time is left, and what is written of each trial."""
 
     def __init__(
-        self, trials: Sequence[Trial], rows: TaskRows, folder: Path, device: str, precision: str
+        self,
+        trials: tuple[Trial, ...],
+        replicas: Replicas,
+        recipe: Recipe,
+        sets: Mapping[str, ImageRows],
+        class_counts: Sequence[int],
+        course: Course,
     ) -> None:
-        self._trials, self._counts = tuple(trials), rows.class_counts
-        self._recipe = recipe_of(trials, precision)
-        outputs = 1 if len(rows.class_counts) == 2 else len(rows.class_counts)
-        first = trials[0]
-        net = partial(
-            resnet_cifar,
-            first.depth,
-            width=first.width,
-            outputs=outputs,
-            cosine=tuple(is_cosine(trial.method) for trial in trials),
-        )
-        losses = [build_loss(trial.method, trial.parameters, rows.class_counts) for trial in trials]
-        self._replicas = Replicas(net, losses, [trial.seed for trial in trials]).to(device, torch.float32)
-        sets = {"validation": rows.validation, "test": rows.test}
-        self._sets = {name: part.to(device, torch.float32) for name, part in sets.items() if part is not None}
-        identity = {
-            "trials": [trial.key for trial in trials],
-            "recipe": self._recipe.to_dict(),
-            "rows": rows.training.fingerprint(),
-            "sets": {name: part.fingerprint() for name, part in sets.items() if part is not None},
-        }
-        self._place = TrainingFolder(folder, identity)
-        checkpoint = self._place.open(resume=True)
-        training = rows.training.to(device, torch.float32)
-        self._step = TrainingStep(self._replicas, training, self._recipe, rows.class_counts)
-        if checkpoint.tensors is not None:
-            self._restore(checkpoint.tensors)
-        self._epoch, self._seconds, self._saved = checkpoint.epoch, checkpoint.seconds, time.monotonic()
-        self._journal = Journal(self._place.journal, checkpoint.journal_bytes)
-        self._rows = list(self._journal.rows)
-
-    def close(self) -> None:
-        self._journal.close()
+        self._trials, self._replicas, self._recipe = trials, replicas, recipe
+        self._sets, self._counts, self._course = sets, class_counts, course
+        self._saved = time.monotonic()
 
     def go(
         self, seconds_left: Callable[[], float], checkpoint_seconds: float, tell: Callable[[str], None]
     ) -> bool:
         """Train to the end; False if time ran out before it."""
-        judged = set(evaluated_epochs(self._trials[0]))
+        judged, course = set(evaluated_epochs(self._trials[0])), self._course
         longest = 0.0
-        while not self._is_done():
+        while not course.is_done:
             left = seconds_left()
             if left <= 0 or left < 1.2 * longest:
                 self._save()
                 return False
             begun = time.monotonic()
-            self._step.run_epoch(self._epoch)
-            self._epoch += 1
-            if self._epoch in judged or self._is_done():
+            course.run_epoch()
+            if course.epoch in judged or course.is_done:
                 self._judge()
             took = time.monotonic() - begun
-            longest, self._seconds = max(longest, took), self._seconds + took
-            if time.monotonic() - self._saved >= checkpoint_seconds and not self._is_done():
+            longest = max(longest, took)
+            course.seconds += took
+            if time.monotonic() - self._saved >= checkpoint_seconds and not course.is_done:
                 self._save()
-            tell(f"epoch {self._epoch} of {self._recipe.epochs}, {took:.1f} s")
+            tell(f"epoch {course.epoch} of {self._recipe.epochs}, {took:.1f} s")
         return True
 
     def records(self) -> list[Record]:
         """What is written of each trial."""
-        reports = self._reports()
+        failures = {k: str(failure) for k, failure in self._course.failures().items()}
         facts = {
             "class_counts": list(self._counts),
-            "seconds": round(self._seconds / len(self._trials), 3),
+            "seconds": round(self._course.seconds / len(self._trials), 3),
             "stack": len(self._trials),
-            "device": _device_name(self._replicas.device),
             "precision": self._recipe.precision,
             "clip": self._recipe.clip,
-            "versions": {
-                "raresight": __version__,
-                "torch": torch.__version__,
-                "numpy": np.__version__,
-                "python": platform.python_version(),
-            },
-            "date": datetime.now(UTC).date().isoformat(),
+            **provenance(self._replicas.device),
         }
         found: list[Record] = []
         for k, trial in enumerate(self._trials):
-            own = [row for row in self._rows if row["replica"] == k]
+            own = [row for row in self._course.history if row["replica"] == k]
             curve = {name: [row[name] for row in own] for name in own[0] if name != "replica"}
             loss = str(self._replicas.losses[k])
             found.append(
-                {"trial": trial.to_dict(), "loss": loss, "curve": curve, "frozen": reports.get(k), **facts}
+                {"trial": trial.to_dict(), "loss": loss, "curve": curve, "frozen": failures.get(k), **facts}
             )
         return found
 
-    def _is_done(self) -> bool:
-        return self._epoch >= self._recipe.epochs or bool(self._step.frozen.all())
-
     def _judge(self) -> None:
-        norms, losses = self._step.norms.double().cpu().numpy(), self._step.losses.double().cpu().numpy()
+        step = self._course.step
+        norms, losses = step.norms.double().cpu().numpy(), step.losses.double().cpu().numpy()
         rows: list[dict[str, Any]] = [
             {
-                "epoch": self._epoch,
+                "epoch": self._course.epoch,
                 "replica": k,
                 "train_loss": _mean(losses[:, k]),
                 "gradient_norm_max": _largest(norms[:, k]),
@@ -213,42 +195,18 @@ class _Run:
         for name, part in self._sets.items():
             for row, found in zip(rows, judge(self._replicas, part, losses_now, self._counts), strict=True):
                 row.update({f"{name}_{metric}": value for metric, value in found.items()})
-        self._journal.append(rows)
-        self._rows += rows
+        self._course.note(rows)
 
     def _loss_now(self, k: int) -> Loss:
         """The loss of replica k in the epoch that ended: with class weights once they are switched on."""
         loss, late = self._replicas.losses[k], self._recipe.drw_epoch
-        if not is_cosine(self._trials[k].method) or late is None or self._epoch <= late:
+        if not is_cosine(self._trials[k].method) or late is None or self._course.epoch <= late:
             return loss
         return ClassWeighted(loss, effective_number_weights(self._counts))
 
-    def _reports(self) -> dict[int, str]:
-        found = {}
-        for k, (at, reason) in enumerate(zip(self._step.frozen_at.tolist(), self._step.reason.tolist())):
-            if reason:
-                epoch, step = divmod(at, self._step.steps)
-                found[k] = f"{REASONS[reason]} not finite at epoch {epoch + 1}, step {step + 1}"
-        return found
-
-    def _own_tensors(self) -> dict[str, torch.Tensor]:
-        step = self._step
-        slots = {f"optimiser_{name}": slot for name, slot in step.optimiser.slots.items()}
-        return {**slots, "frozen": step.frozen, "frozen_at": step.frozen_at, "reason": step.reason}
-
     def _save(self) -> None:
-        own = {f"{_OURS}{name}": tensor for name, tensor in self._own_tensors().items()}
-        tensors = {**self._replicas.net.state_dict(), **own}
-        self._place.save(Checkpoint(self._epoch, tensors, self._journal.sync(), self._seconds), {})
+        self._course.save({})
         self._saved = time.monotonic()
-
-    def _restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        with torch.no_grad():
-            for name, stack in self._replicas.net.state_dict().items():
-                stack.copy_(tensors[name])
-            for name, tensor in self._own_tensors().items():
-                tensor.copy_(tensors[f"{_OURS}{name}"])
-        self._step.optimiser.reread()
 
 
 def judge(
@@ -274,22 +232,6 @@ def judge(
             metrics = binary_metrics(labels, z.cpu().numpy(), log_odds, rho)
         found.append({name: round(value, 7) for name, value in metrics.items()})
     return found
-
-
-@contextmanager
-def _deterministic() -> Iterator[None]:
-    """cuDNN held to deterministic algorithms, and not choosing by timing."""
-    cudnn = torch.backends.cudnn
-    before = cudnn.deterministic, cudnn.benchmark
-    cudnn.deterministic, cudnn.benchmark = True, False
-    try:
-        yield
-    finally:
-        cudnn.deterministic, cudnn.benchmark = before
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
 
 
 def _mean(values: Any) -> float | None:

@@ -1,0 +1,174 @@
+"""The course of a training: epoch after epoch, kept in a folder so that it can be killed at any moment.
+
+What is done between the epochs, such as evaluation, is the business of who runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .batches import RowSource
+from .checkpoint import Checkpoint, TrainingFolder
+from .journal import Journal
+from .recipe import Recipe
+from .replicas import Replicas
+from .step import REASONS, TrainingStep
+
+__all__ = ["Course", "Failure", "deterministic", "underway"]
+
+# What the file of a checkpoint holds beside the stacks of the net, whose names have no slash.
+_OURS = "training/"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why and when a replica was frozen; epoch and step count from 1, the step within its epoch.
+
+    >>> str(Failure("gradient", 3, 17))
+    'gradient not finite at epoch 3, step 17'
+    """
+
+    reason: str
+    epoch: int
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.reason} not finite at epoch {self.epoch}, step {self.step}"
+
+
+@contextmanager
+def underway(
+    replicas: Replicas,
+    rows: RowSource,
+    recipe: Recipe,
+    *,
+    place: TrainingFolder | None = None,
+    resume: bool = True,
+) -> Iterator[Course]:
+    """The course of a training while it lasts, with cuDNN as deterministic as the recipe demands.
+
+    Replicas and rows are where they are trained. Where `place` holds a training, the replicas take its
+    weights over; a training that is new starts at the prior if the recipe says so.
+    """
+    with deterministic(recipe.deterministic):
+        course = Course(replicas, rows, recipe, place, resume=resume)
+        with contextlib.closing(course):
+            yield course
+
+
+class Course:
+    """A training under way; see `underway`.
+
+    Attributes:
+        step: What trains: its buffers have the losses and norms of the newest epoch.
+        epoch: Epochs that are finished.
+        seconds: How long they took. Who runs the course adds to it, so that it decides what counts.
+        history: What was noted so far, one entry a result.
+        is_new: Whether it began here, and not where a folder stood.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        rows: RowSource,
+        recipe: Recipe,
+        place: TrainingFolder | None,
+        *,
+        resume: bool,
+    ) -> None:
+        self._replicas, self._recipe, self._place = replicas, recipe, place
+        outputs = replicas.net.outputs
+        checkpoint = Checkpoint() if place is None else place.open(resume=resume)
+        if checkpoint.tensors is None and recipe.start_at_prior:
+            _start_at_prior(replicas, rows.class_shares(outputs))
+        self.step = TrainingStep(replicas, rows, recipe, rows.class_counts(outputs))
+        if checkpoint.tensors is not None:
+            self._restore(checkpoint.tensors)
+        self.epoch, self.seconds = checkpoint.epoch, checkpoint.seconds
+        self.is_new = checkpoint.tensors is None
+        self._journal = None if place is None else Journal(place.journal, checkpoint.journal_bytes)
+        self.history: list[dict[str, Any]] = [] if self._journal is None else self._journal.rows
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all epochs are finished, or every replica is frozen."""
+        return self.epoch >= self._recipe.epochs or bool(self.step.frozen.all())
+
+    def run_epoch(self) -> None:
+        """Train all replicas for the next epoch."""
+        self.step.run_epoch(self.epoch)
+        self.epoch += 1
+
+    def failures(self) -> dict[int, Failure]:
+        """What befell the replicas that are frozen, by their numbers."""
+        found = {}
+        for k, (at, reason) in enumerate(zip(self.step.frozen_at.tolist(), self.step.reason.tolist())):
+            if reason:
+                epoch, step = divmod(at, self.step.steps)
+                found[k] = Failure(REASONS[reason], epoch + 1, step + 1)
+        return found
+
+    def note(self, results: Sequence[dict[str, Any]]) -> None:
+        """Add results to the history, and to the journal of the folder."""
+        self.history += results
+        if self._journal is not None:
+            self._journal.append(results)
+
+    def save(self, metadata: Mapping[str, str]) -> None:
+        """Make where it stands the checkpoint of the folder; nothing where there is none."""
+        if self._place is None or self._journal is None:
+            return
+        own = {f"{_OURS}{name}": tensor for name, tensor in self._own_tensors().items()}
+        tensors = {**self._replicas.net.state_dict(), **own}
+        checkpoint = Checkpoint(self.epoch, tensors, self._journal.sync(), self.seconds)
+        self._place.save(checkpoint, metadata)
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        """What a training has beside the stacks of the net."""
+        step = self.step
+        slots = {f"optimiser_{name}": slot for name, slot in step.optimiser.slots.items()}
+        return {**slots, "frozen": step.frozen, "frozen_at": step.frozen_at, "reason": step.reason}
+
+    @torch.no_grad()
+    def _restore(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, stack in self._replicas.net.state_dict().items():
+            stack.copy_(tensors[name])
+        for name, tensor in self._own_tensors().items():
+            tensor.copy_(tensors[f"{_OURS}{name}"])
+        self.step.optimiser.reread()
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """cuDNN held to deterministic algorithms, and not choosing by timing."""
+    if not wanted:
+        yield
+        return
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark = before
+
+
+def _start_at_prior(replicas: Replicas, shares: Sequence[float]) -> None:
+    if 0 in shares:
+        raise ValueError(
+            "start_at_prior needs rows of every class, with weights above zero, but the class shares are "
+            f"{tuple(shares)}"
+        )
+    replicas.net.start_at_(replicas.table.start(shares[1] if replicas.net.outputs == 1 else shares))

@@ -1,0 +1,99 @@
+"""What rows are given as, checked and brought into one form: tables, labels and weights."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+__all__ = ["as_array", "as_labels", "as_table", "as_weights", "digest_of", "row_not_finite"]
+
+
+def as_array(values: ArrayLike | Tensor, name: str) -> NDArray[Any]:
+    """Numbers as an array, which may be the caller's own."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.dtype == object and array.size:
+        raise TypeError(f"{name} must hold numbers, but holds objects such as {array.flat[0]!r}")
+    return array
+
+
+def as_table(X: ArrayLike | Tensor) -> NDArray[Any]:
+    """Finite numbers in rows and columns, perhaps the caller's own array."""
+    values = as_array(X, "X")
+    if values.ndim != 2 or values.dtype.kind not in "biuf" or 0 in values.shape:
+        raise ValueError(
+            f"X must hold numbers in rows and columns, but has type {values.dtype} and shape {values.shape}"
+        )
+    row = row_not_finite(values)
+    if row is not None:
+        raise ValueError(f"X must be finite, but row {row} is not: fill in missing values first")
+    return values
+
+
+def row_not_finite(values: NDArray[Any]) -> int | None:
+    """The first row with a number that is not finite."""
+    finite = np.isfinite(values)
+    return None if finite.all() else int(np.argmax(~finite.all(1)))
+
+
+def as_labels(y: ArrayLike | Tensor, rows: int) -> Tensor:
+    """Labels as uint8, or as int64 where they go beyond 255; a copy."""
+    labels = as_array(y, "y")
+    if labels.shape != (rows,):
+        raise ValueError(f"y must hold one label a row, {rows} in all, but has shape {labels.shape}")
+    if labels.dtype.kind not in "biuf":
+        raise TypeError(
+            f"y must hold 0 and 1 or class numbers, but holds {labels.dtype} such as {str(labels[0])!r}: "
+            "number the classes first"
+        )
+    with np.errstate(invalid="ignore"):  # NaN and infinity are found by the comparison
+        whole = labels.astype(np.int64)
+    strange = np.flatnonzero((whole != labels) | (whole < 0))
+    if len(strange):
+        raise ValueError(
+            f"y must hold 0 and 1 or class numbers, but row {strange[0]} holds {labels[strange[0]]}"
+        )
+    return torch.from_numpy(whole.astype(np.uint8) if whole.max() < 256 else whole)
+
+
+def as_weights(weights: ArrayLike | Tensor | None, rows: int) -> Tensor | None:
+    """Weights of rows divided by their mean, in float64; None stays None.
+
+    >>> as_weights([1, 0, 5], 3).tolist()
+    [0.5, 0.0, 2.5]
+    """
+    if weights is None:
+        return None
+    values = as_array(weights, "weights")
+    if values.shape != (rows,):
+        raise ValueError(f"weights must hold one number a row, {rows} in all, but have shape {values.shape}")
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"weights must hold numbers, but hold {values.dtype} such as {str(values[0])!r}")
+    values = values.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"weights must be finite and not negative, but row {wrong[0]} has {values[wrong[0]]}: give a row "
+            "that is not to count the weight 0"
+        )
+    if not values.any():
+        raise ValueError(f"weights must not all be zero, but those of all {rows} rows are")
+    # By a power of two, which changes no digit: the sum of very large ones would be infinite.
+    values = np.ldexp(values, -np.frexp(values.max())[1])
+    return torch.from_numpy(values / values.mean())
+
+
+def digest_of(kind: str, *tensors: Tensor) -> str:
+    """A number that tells whether two lists of tensors are the same, in type, shape and values."""
+    digest = hashlib.sha256(kind.encode())
+    for tensor in tensors:
+        array = tensor.cpu().numpy()
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data.cast("B"))
+    return digest.hexdigest()
