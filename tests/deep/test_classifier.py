@@ -36,6 +36,11 @@ def net_model(name, **options):
     return DeepClassifier(net=name, **{**NETS[name], "random_state": 0, "n_jobs": 1, **options})
 
 
+def raw_scores(model, X):
+    """Of the nets, without the constant that puts the probabilities at their level."""
+    return model.nets_.scores(model._encoder.apply(X), "cpu").astype(float)
+
+
 @pytest.mark.parametrize("net", NETS)
 def test_learns_what_no_line_separates(net):
     X, y = ring_table(4000)
@@ -58,17 +63,18 @@ def test_probabilities_are_calibrated(loss):
     assert expit(model.predict_log_odds(X)) == pytest.approx(p[:, 1])
     fresh = ring_table(8000, seed=1)
     assert model.predict_proba(fresh[0])[:, 1].mean() == pytest.approx(fresh[1].mean(), rel=0.25)
-    raw = model.decision_function(X).astype(float)
-    assert model.predict_log_odds(X) == pytest.approx(model.loss_.log_odds(raw) + model.log_odds_shift_[0])
-    assert np.array_equal(model.predict(X), (raw > 0).astype(int))
+    scores = model.decision_function(X)
+    assert scores == pytest.approx(raw_scores(model, X) + model.score_shift_[0], abs=1e-12)
+    assert np.array_equal(model.predict_log_odds(X), model.loss_.log_odds(scores))
+    assert np.array_equal(model.predict(X), (scores > 0).astype(int))
 
 
 def test_the_first_scores_are_those_of_the_prior():
     X, y = ring_table(2000)
     options = {**SMALL, "max_epochs": 1, "learning_rate": 1e-12, "early_stopping": False}
-    raw = DeepClassifier("tbl", **options).fit(X, y).decision_function(X).astype(float)
+    model = DeepClassifier("tbl", **options).fit(X, y)
     prior = np.log(y.mean() / (1 - y.mean()))
-    assert abs(np.median(DeepClassifier("tbl", **options).fit(X, y).loss_.log_odds(raw)) - prior) < 1
+    assert abs(np.median(model.loss_.log_odds(raw_scores(model, X))) - prior) < 1
 
 
 def test_several_classes():
@@ -80,6 +86,7 @@ def test_several_classes():
     assert model.decision_function(X).shape == p.shape == (3000, 3)
     assert p.mean(0) == pytest.approx(shares, rel=1e-6)
     assert np.mean(model.predict(X) == y) > 0.8
+    assert np.array_equal(model.predict(X), model.classes_[p.argmax(1)])
     assert expit(model.predict_log_odds(X)) == pytest.approx(p, abs=1e-9)
 
 
@@ -90,7 +97,7 @@ def test_seeds_are_averaged_as_probabilities():
     inputs = torch.from_numpy(model._encoder.apply(X))
     each = np.stack([model.loss_.probability(one) for one in replicas.scores(inputs).numpy()])
     assert np.ptp(each, axis=0).max() > 0.01
-    found = model.loss_.probability(model.decision_function(X).astype(float))
+    found = model.loss_.probability(raw_scores(model, X))
     assert found == pytest.approx(each.mean(0), abs=1e-6)
 
 
@@ -100,7 +107,7 @@ def test_members_are_averaged_as_probabilities():
     replicas = model.nets_.replicas("cpu")
     members = replicas.net.member_scores(torch.from_numpy(model._encoder.apply(X)).double()).detach()
     expected = mean_probability(members, replicas.losses).mean(0).numpy()
-    found = model.loss_.probability(model.decision_function(X).astype(float))
+    found = model.loss_.probability(raw_scores(model, X))
     assert found == pytest.approx(expected, abs=1e-6)
 
 
@@ -116,10 +123,35 @@ def test_scores_do_not_depend_on_the_rows_beside(net):
     X, y = ring_table(700)
     model = net_model(net, max_epochs=2).fit(X, y)
     whole = model.decision_function(X)
-    assert whole.dtype == np.float32
+    assert whole.dtype == np.float64
     pieces = [model.decision_function(X[i : i + 111]) for i in range(0, 700, 111)]
     assert np.array_equal(np.concatenate(pieces), whole)
     assert model.decision_function(X[17:18])[0] == whole[17]
+
+
+@pytest.mark.parametrize("loss", ["tbl", "focal(gamma=2.0)", "erf", "squared", "poly(epsilon=-1.0)"])
+def test_the_decision_is_the_more_probable_class_where_the_loss_treats_both_alike(loss):
+    X, y = ring_table(2000)
+    # Stopped long before it has learnt, so that the constant has much to put right.
+    model = DeepClassifier(loss, **{**SMALL, "max_epochs": 3, "learning_rate": 0.003}).fit(X, y < 1)
+    assert abs(model.score_shift_[0]) > 1e-3
+    scores, p = model.decision_function(X), model.predict_proba(X)
+    assert 0 < np.mean(model.predict(X)) < 1 or len(np.unique(scores > 0)) == 1
+    assert np.array_equal(model.predict(X), scores > 0)
+    assert np.array_equal(model.predict(X), p[:, 1] > 0.5)
+    for cut in np.quantile(scores, (0.5, 0.9, 0.99)):
+        assert np.array_equal(scores > cut, p[:, 1] > model.loss_.probability(cut))
+
+
+def test_the_decision_of_an_adjusted_loss_is_the_one_it_was_made_for():
+    """Logit adjustment decides by the likelihood ratio: at the prior, not at one half."""
+    X, y = ring_table(2000)
+    prior = float(y.mean())
+    model = DeepClassifier(f"logitadjusted(crossentropy,prior={prior!r})", **SMALL).fit(X, y)
+    p = model.predict_proba(X)[:, 1]
+    assert p.mean() == pytest.approx(prior, rel=1e-6)
+    assert np.array_equal(model.predict(X) == 1, p > prior)
+    assert np.mean(p > prior) > 1.5 * np.mean(p > 0.5)
 
 
 def test_class_weights_are_taken_out_of_the_probabilities():

@@ -11,7 +11,7 @@ import torch
 from deep.deep_tables import ring_table
 from raresight.deep import DeepClassifier
 from raresight.deep.loop import train_nets
-from raresight.deep.validation import MIN_VALIDATION_ROWS, hold_out
+from raresight.deep.validation import MIN_VALIDATION_ROWS, Validation, hold_out
 from raresight.metrics import partial_auc
 from raresight.nn import Recipe, Replicas
 from raresight.nn.nets import MLP
@@ -32,7 +32,7 @@ def trained(epochs, judge=None, patience=100):
 def told(*epochs):
     """A judge that says these merits, one tuple an epoch."""
     rest = iter(epochs)
-    return lambda replicas: np.array(next(rest), dtype=float)
+    return lambda replicas, frozen: np.array(next(rest), dtype=float)
 
 
 def test_each_replica_has_the_weights_of_its_own_best_epoch():
@@ -54,6 +54,31 @@ def test_training_ends_when_no_replica_becomes_better():
     merits = [(0.5, 0.5), (0.4, 0.6), (0.4, 0.5), (0.4, 0.5), (0.9, 0.9)]
     _, done = trained(5, told(*merits), patience=2)
     assert (done.epochs, done.best_epochs) == (4, (1, 2))
+
+
+def test_a_frozen_net_is_not_waited_for():
+    """It would tie with itself after every epoch."""
+    X, y = ring_table(300)
+    inputs, codes = X.astype(np.float32), y.astype(np.int64)
+    replicas = Replicas(partial(MLP, 3, hidden=(8,)), ["crossentropy", "tbl"])
+    validation = Validation(inputs, codes, None, 0.1)
+    seen = []
+
+    def judge(replicas, frozen):
+        seen.append(frozen.tolist())
+        merits = validation.judge(replicas, frozen)
+        merits[1] = -len(seen)  # the other net becomes worse and worse
+        # Frozen in the second epoch; from then on as it was before.
+        with torch.no_grad():
+            replicas.net.head.bias[0] = torch.nan if len(seen) == 1 else 0.0
+        return merits
+
+    recipe = Recipe.tables(epochs=30, batch=64, warmup_epochs=1)
+    done = train_nets(replicas, inputs, codes, None, recipe, judge=judge, patience=3)
+    assert seen[1:3] == [[False, False], [True, False]]
+    assert done.epochs < 8
+    assert np.isnan(done.merits[2:, 0]).all()
+    assert len(done.failures) == 1
 
 
 def test_every_class_is_held_out_in_its_share():
@@ -102,7 +127,8 @@ def test_several_classes_are_judged_by_the_log_probability():
     y = np.digitize(X[:, 0], [-1, 1])
     valid = X[:300]
     model = DeepClassifier(max_epochs=3, **SMALL).fit(X, y, eval_set=(valid, y[:300]))
-    raw = model.loss_.probability(model.decision_function(valid).astype(float), multiclass=True)
+    # The epochs were judged before the scores were put at their level.
+    raw = model.loss_.probability(model.decision_function(valid) - model.score_shift_, multiclass=True)
     expected = np.log(raw[np.arange(300), y[:300]]).mean()
     assert model.validation_scores_["tbl(alpha=0.8,C=0.5)"] == pytest.approx(expected, rel=1e-6)
 

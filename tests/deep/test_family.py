@@ -74,6 +74,7 @@ def test_a_candidate_is_the_classifier():
         n_jobs=1,
     ).fit(X, y)
     assert np.array_equal(fitted.scores(X), model.decision_function(X))
+    assert fitted.shift == 0
     assert np.array_equal(fitted.log_odds(X), model.predict_log_odds(X))
 
 

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.common.json_values import digest_of
@@ -89,6 +90,12 @@ def rewrite(folder, **entries):
     (folder / "deep.json").write_text(json.dumps(described))
 
 
+def drop_entry(folder, name):
+    described = json.loads((folder / "deep.json").read_text())
+    del described[name]
+    (folder / "deep.json").write_text(json.dumps(described))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_files_that_are_missing_or_changed(name, copied):
     path = copied / name
@@ -112,17 +119,42 @@ def test_an_entry_that_was_changed_by_hand(copied):
     ("entries", "said"),
     [
         ({"format": "other"}, "does not describe a model of raresight.deep"),
-        ({"format_version": 99}, "format version 99, this raresight reads up to 1"),
+        ({"format_version": 99}, "format version 99, this raresight reads up to 2"),
         ({"net": {"name": "resnet"}}, "lacks or garbles an entry: the net 'resnet' is unknown"),
         ({"columns": [{"scaled": True}]}, "lacks or garbles an entry"),
         ({"parameters": {}}, "lacks or garbles an entry"),
         ({"loss": "nothing"}, "lacks or garbles an entry"),
+        ({"score_shift": [0.1, 0.2]}, "score_shift has 2 numbers for 1 scores a row"),
     ],
 )
 def test_descriptions_that_make_no_sense(entries, said, copied):
     rewrite(copied, **entries)
     with pytest.raises(ValueError, match=said):
         DeepClassifier.load(copied)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_model_of_the_first_format_predicts_what_it_did(classes, tmp_path):
+    """It shifts the log-odds after the link; its score and decision have no constant."""
+    X, y = ring_table(400)
+    y = y if classes == 2 else np.digitize(X[:, 0], [-1, 1])
+    model = DeepClassifier("focal", net="mlp", width=4, max_epochs=1, n_jobs=1).fit(X, y)
+    raw = model.decision_function(X) - model.score_shift_
+    model.save(tmp_path)
+    shift = np.array([0.7, -0.4])[: classes - 1]
+    drop_entry(tmp_path, "score_shift")
+    rewrite(tmp_path, format_version=1, log_odds_shift=shift.tolist())
+    earlier = DeepClassifier.load(tmp_path)
+    assert earlier.decision_function(X) == pytest.approx(raw, abs=1e-12)
+    if classes == 2:
+        expected = expit(model.loss_.log_odds(raw) + shift[0])
+        assert earlier.predict_proba(X)[:, 1] == pytest.approx(expected, rel=1e-12)
+    else:
+        weighed = model.loss_.probability(raw, multiclass=True) * np.exp(np.append(0.0, shift))
+        assert earlier.predict_proba(X) == pytest.approx(weighed / weighed.sum(1, keepdims=True), rel=1e-9)
+    earlier.save(tmp_path / "again")
+    again = DeepClassifier.load(tmp_path / "again")
+    assert np.array_equal(again.predict_proba(X), earlier.predict_proba(X))
 
 
 def test_parameters_that_json_does_not_have(saved, tmp_path):

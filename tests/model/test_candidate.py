@@ -68,4 +68,4 @@ def test_families_without_their_library_are_left_out():
         "from raresight.model.candidate import installed_families\nprint(installed_families())"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "('linear', 'xgboost', 'deep')"
+    assert run.stdout.strip() == "('linear', 'xgboost', 'deep', 'tabm', 'tabnet')"

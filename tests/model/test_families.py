@@ -16,7 +16,7 @@ from raresight.boosting.defaults import limits_of
 from raresight.linear import LinearClassifier
 from raresight.losses import parse
 from raresight.metrics import roc_auc
-from raresight.model.candidate import FAMILIES, Candidate
+from raresight.model.candidate import Candidate
 from raresight.model.families import Fitted, fit_candidates
 
 LOSSES = (
@@ -27,6 +27,8 @@ LOSSES = (
     "vectorscaling(delta=0.5)",
 )
 SHALLOW = ("linear", "lightgbm", "xgboost")
+# Of nets the plain one, which is fast; tests/deep/test_net_families.py has the others.
+FAMILIES = (*SHALLOW, "deep")
 BOOSTERS = ("lightgbm", "xgboost")
 FEW = {
     "linear": (),

@@ -20,12 +20,14 @@ from scipy.special import expit
 from model.model_tables import plain_columns
 from raresight.common.json_values import digest_of
 from raresight.data.schema import Schema, learn_schema
-from raresight.model.candidate import FAMILIES, Candidate
+from raresight.model.candidate import Candidate
 from raresight.model.families import fit_candidates
 from raresight.model.folder import FORMAT_VERSION, MODEL_FILE, Model, load
 
 TABLE = pa.table(plain_columns(2000))
 SCHEMA = learn_schema(TABLE, "fraud")
+# Of nets the plain one, which is fast; tests/deep/test_net_families.py has the others.
+FAMILIES = ("linear", "lightgbm", "xgboost", "deep")
 PARTS = {
     "linear": ["linear.json"],
     "lightgbm": ["lightgbm.txt", "lightgbm.txt.raresight.json"],

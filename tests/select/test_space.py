@@ -29,9 +29,9 @@ def quiet():
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def test_without_names_everything_installed_but_deep_is_tried():
+def test_without_names_everything_installed_but_nets_is_tried():
     space = make_space()
-    assert (*space.families, "deep") == installed_families()
+    assert (*space.families, "deep", "tabm", "tabnet") == installed_families()
     assert space.losses == DEFAULT_LOSSES
 
 

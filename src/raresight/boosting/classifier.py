@@ -11,10 +11,18 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from ..common.estimators import (
+    columns_kept_on_failure,
+    decided_classes,
+    read_labelled,
+    read_weights,
+    readable_text,
+    with_gaps_and_sparse,
+)
 from ..common.json_values import pack_parameters, pack_values, unpack_values
-from ..common.labels import encode, encode_known, read_targets, shares_of
+from ..common.labels import encode, read_targets, shares_of
 from ..common.level import level_shift, shifted
 from ..common.posterior import log_posterior, two_columns
 from ..common.tables import (
@@ -87,10 +95,6 @@ class Trained:
 
 class NoSplitWarning(UserWarning):
     """The trained model has no split: it predicts the class shares for every row."""
-
-
-# What scikit-learn's validation sets before anything is trained.
-_COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
 class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -181,10 +185,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        return tags
+        return with_gaps_and_sparse(super().__sklearn_tags__())
 
     # ---- fitting -------------------------------------------------------------------------
 
@@ -212,17 +213,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         import_library(self._library)
         native = self._checked_native()
-        columns = {name: self.__dict__[name] for name in _COLUMNS if name in self.__dict__}
-        try:
+        with columns_kept_on_failure(self):
             attributes, without_split = self._fit(
                 X, y, sample_weight, eval_set, eval_sample_weight, categorical_feature, native
             )
-        except BaseException:
-            # A model fitted before stays whole.
-            for name in _COLUMNS:
-                self.__dict__.pop(name, None)
-            self.__dict__.update(columns)
-            raise
         self.__dict__.update(attributes)
         if without_split:
             warnings.warn(without_split, NoSplitWarning, stacklevel=2)
@@ -242,7 +236,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = read_targets(y, type(self).__name__)
         table = read_table(self, X, reset=True)
         check_consistent_length(table, labels)
-        weights = self._read_weights(sample_weight, table)
+        weights = read_weights(sample_weight, table)
         classes, codes = encode(labels)
         n_classes = len(classes)
         loss = loss_for_classes(self.loss, np.bincount(codes))
@@ -308,14 +302,6 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Rows in the form in which the library reads them as it read the training rows."""
         return table
 
-    def _read_weights(self, sample_weight: Any, table: Any) -> Array | None:
-        if sample_weight is None:
-            return None
-        weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
-        if np.any(weights < 0):
-            raise ValueError("sample_weight must not be negative")
-        return weights
-
     def _read_evaluation(self, eval_set: Any, eval_sample_weight: Any, classes: Array) -> list[Part]:
         if eval_set is None:
             return []
@@ -327,13 +313,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{len(weights)} eval_sample_weight for {len(pairs)} eval_set")
         parts = []
         for number, (pair, weight) in enumerate(zip(pairs, weights)):
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise ValueError(f"eval_set[{number}] must be a pair (X, y)")
-            table = read_table(self, pair[0], reset=False)
-            labels = read_targets(pair[1], type(self).__name__)
-            check_consistent_length(table, labels)
-            codes = encode_known(labels, classes, f"eval_set[{number}]")
-            parts.append(Part(table, codes, self._read_weights(weight, table)))
+            table, codes = read_labelled(self, pair, classes, f"eval_set[{number}]")
+            parts.append(Part(table, codes, read_weights(weight, table)))
         return parts
 
     # ---- predictions ---------------------------------------------------------------------
@@ -377,9 +358,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         This is the decision the loss was made for, which need not be the more probable class.
         """
-        scores = self.decision_function(X)
-        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[codes])
+        return decided_classes(self.decision_function(X), self.classes_)
 
     @property
     def feature_importances_(self) -> Array:
@@ -404,15 +383,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         path = Path(path)
         self._check_path(path)
-        text = str(self.loss_)
-        try:
-            known = parse(text) == self.loss_
-        except ValueError:
-            known = False
-        if not known:
-            raise ValueError(
-                f"the loss {text} has no text that can be read back, so the model cannot be saved"
-            )
+        text = readable_text(self.loss_)
         parameters = self.get_params(deep=False)
         if not isinstance(self.loss, str):
             parameters["loss"] = text

@@ -28,8 +28,10 @@ _CLOSE = 1e-9
 _OPEN = 1e-6
 
 
-def level_shift(log_posterior: Array, shares: Array, weights: Array | None) -> Array:
+def level_shift(log_posterior: Array, shares: Array, weights: Array | None, *, tell: bool = True) -> Array:
     """K shifts of the log-posteriors (n, K), the first one zero, that make their mean the class shares.
+
+    Where none were found a ConvergenceWarning says so, unless `tell` is False.
 
     >>> log_odds = np.array([-3.0, -2.0, -1.0])
     >>> log_posterior = -np.logaddexp(0, np.stack([log_odds, -log_odds], axis=1))
@@ -42,14 +44,20 @@ def level_shift(log_posterior: Array, shares: Array, weights: Array | None) -> A
         shift = np.array([0.0, delta])
     else:
         shift, gap = _class_shift(log_posterior, shares, weights)
+    if tell:
+        tell_gap(gap)
+    return shift
+
+
+def tell_gap(gap: float) -> None:
+    """Warn of a mean probability that is off the class share by more than a millionth of it."""
     if not gap <= _OPEN:
         warnings.warn(
             f"the mean probability of a class is off its share by {gap:.1e} of it on the training rows: no "
-            "shift of the log-odds was found that closes the gap",
+            "shift was found that closes the gap",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    return shift
 
 
 def _binary_shift(log_odds: Array, shares: Array, weights: Array | None) -> tuple[float, float]:

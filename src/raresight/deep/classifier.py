@@ -11,11 +11,18 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from ..common.class_weights import class_weights, weighted_loss
-from ..common.labels import encode, encode_known, read_targets, shares_of
-from ..common.level import level_shift, shifted
+from ..common.estimators import (
+    columns_kept_on_failure,
+    decided_classes,
+    read_labelled,
+    read_weights,
+    with_gaps_and_sparse,
+)
+from ..common.labels import encode, read_targets, shares_of
+from ..common.level import shifted
 from ..common.posterior import log_posterior, two_columns
 from ..common.tables import categorical_columns, is_frame, read_table
 from ..losses import Loss
@@ -24,6 +31,7 @@ from ..nn import Recipe
 from .encoding import TableEncoder, dense_table
 from .files import read_model, write_model
 from .fitting import TrainingRows, fit_nets, importances
+from .level import at_level, score_shift
 from .nets import plan_net
 from .settings import batch_size_for, check_settings, device_for, torch_threads
 from .trained_nets import TrainedNets
@@ -33,8 +41,6 @@ __all__ = ["DeepClassifier"]
 
 Array = NDArray[Any]
 
-# What scikit-learn's validation sets before anything is trained.
-_COLUMNS = ("n_features_in_", "feature_names_in_")
 # The share of the epochs with the full learning rate where the last one is kept.
 _FULL_RATE = 0.8
 # Rows that are coded and scored at a time.
@@ -46,10 +52,10 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Columns of numbers become normal scores, missing values their mean and an input that says so, categories
     one input a frequent level (see `raresight.deep.encoding`). The bias of the nets starts at the score that
-    is right for the class shares alone. `predict_proba` applies the loss's link and shifts the log-odds by a
-    constant that makes the mean probability of the rows of `fit` their share of positives, as the boosted
-    classifiers do. Several seeds, and the members of TabM, predict by the mean of their probabilities (see
-    `raresight.deep.scoring`).
+    is right for the class shares alone. After training a constant is added to the scores that makes the mean
+    probability of the rows of `fit`, through the loss's link, their share of positives (see
+    `raresight.deep.level`). Several seeds, and the members of TabM, predict by the mean of their
+    probabilities (see `raresight.deep.scoring`).
 
     Losses and seeds are trained at once as replicas of one stack, which costs a GPU little more than one net.
 
@@ -97,13 +103,14 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_epochs_: Epochs that were trained.
         validation_history_: (epochs, losses, seeds), the validation score of each net after each epoch; None
             without validation rows.
-        log_odds_shift_: What is added to the log-odds of each class but the first.
+        score_shift_: What is added to the scores of the nets: one number, or one a class.
         feature_importances_: The share of each column in the slopes of the score; see
             `raresight.deep.fitting.importances`.
         nets_: The nets.
 
-    `decision_function` is the raw score z. `predict` is its sign (or the largest logit): the decision that
-    the loss was made for.
+    `decision_function` is the score z of the nets with that constant, and `predict_proba` the loss's link at
+    z. `predict` is the sign of z (or the largest logit): the decision that the loss was made for, and the
+    more probable class where the loss treats classes alike.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -121,10 +128,12 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     best_epochs_: tuple[int, ...]
     n_epochs_: int
     validation_history_: Array | None
-    log_odds_shift_: Array
+    score_shift_: Array
     feature_importances_: Array
     nets_: TrainedNets
     _encoder: TableEncoder
+    # What files of format 1 have instead of `score_shift_`; zeros otherwise.
+    _log_odds_shift: Array
 
     def __init__(
         self,
@@ -178,10 +187,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        return tags
+        return with_gaps_and_sparse(super().__sklearn_tags__())
 
     # ---- fitting -------------------------------------------------------------------------
 
@@ -205,16 +211,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             eval_sample_weight: Their weights.
         """
         check_settings(self)
-        columns = {name: self.__dict__[name] for name in _COLUMNS if name in self.__dict__}
-        try:
-            with torch_threads(self.n_jobs):
-                attributes = self._fit(X, y, sample_weight, eval_set, eval_sample_weight)
-        except BaseException:
-            # A model fitted before stays whole.
-            for name in _COLUMNS:
-                self.__dict__.pop(name, None)
-            self.__dict__.update(columns)
-            raise
+        with columns_kept_on_failure(self), torch_threads(self.n_jobs):
+            attributes = self._fit(X, y, sample_weight, eval_set, eval_sample_weight)
         self.__dict__.update(attributes)
         return self
 
@@ -225,7 +223,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = read_targets(y, type(self).__name__)
         table = dense_table(read_table(self, X, reset=True))
         check_consistent_length(table, labels)
-        weights = self._read_weights(sample_weight, table)
+        weights = read_weights(sample_weight, table)
         classes, codes = encode(labels)
         shares = shares_of(codes, weights, classes)
         if weights is not None:
@@ -272,7 +270,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             device=device,
         )
         nets, merits = outcome.nets, outcome.trained.merits
-        found = log_posterior(nets.loss, nets.scores(inputs, device))
+        shift = score_shift(nets.loss, nets.scores(inputs, device), shares, weights)
         return {
             "classes_": classes,
             "loss_": nets.loss,
@@ -281,10 +279,11 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "best_epochs_": outcome.best_epochs,
             "n_epochs_": outcome.trained.epochs,
             "validation_history_": None if merits is None else merits.reshape(-1, len(losses), len(seeds)),
-            "log_odds_shift_": level_shift(found, shares, weights)[1:],
+            "score_shift_": shift,
             "feature_importances_": importances(nets, rows, encoder.origins, len(encoder.columns), device),
             "nets_": nets,
             "_encoder": encoder,
+            "_log_odds_shift": np.zeros(n_classes - 1),
         }
 
     def _recipe(self, n_rows: int, *, stops_early: bool) -> Recipe:
@@ -307,14 +306,6 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = class_weights(self.class_weight, classes, counts)
         return list(dict.fromkeys(weighted_loss(loss_for_classes(one, counts), weights) for one in given))
 
-    def _read_weights(self, sample_weight: Any, table: Any) -> Array | None:
-        if sample_weight is None:
-            return None
-        weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
-        if np.any(weights < 0):
-            raise ValueError("sample_weight must not be negative")
-        return weights
-
     def _read_evaluation(
         self, eval_set: Any, eval_sample_weight: Any, classes: Array
     ) -> tuple[Any, Array, Array | None] | None:
@@ -322,22 +313,18 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return None
         if isinstance(eval_set, list) and len(eval_set) == 1:
             eval_set = eval_set[0]
-        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-            raise ValueError("eval_set must be a pair (X, y)")
-        table = dense_table(read_table(self, eval_set[0], reset=False))
-        labels = read_targets(eval_set[1], type(self).__name__)
-        check_consistent_length(table, labels)
-        codes = encode_known(labels, classes, "eval_set")
+        rows, codes = read_labelled(self, eval_set, classes, "eval_set")
+        table = dense_table(rows)
         if len(classes) == 2 and len(np.unique(codes)) < 2:
             raise ValueError(
                 f"eval_set holds the label {classes[codes[0]]} alone: its partial AUC needs both classes"
             )
-        return table, codes, self._read_weights(eval_sample_weight, table)
+        return table, codes, read_weights(eval_sample_weight, table)
 
     # ---- predictions ---------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> Array:
-        """Raw scores z, float32: (n,) for two classes, (n, K) for K."""
+        """Scores z, float64: (n,) for two classes, (n, K) for K."""
         check_is_fitted(self)
         table = read_table(self, X, reset=False)
         device = device_for(self.device)
@@ -349,7 +336,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
                 for i in blocks
             ]
-        return np.concatenate(found)
+        return at_level(np.concatenate(found), self.score_shift_)
 
     def predict_log_odds(self, X: Any) -> Array:
         """Calibrated log-odds of the positive class; (n, K), class against the rest, for more than two."""
@@ -369,21 +356,20 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._log_proba(self.decision_function(X))
 
     def predict(self, X: Any) -> Array:
-        """The class on whose side the raw score is, z > 0 for the positive one; of K the highest score.
+        """The class on whose side the score is, z > 0 for the positive one; of K the highest score.
 
-        This is the decision the loss was made for, which need not be the more probable class.
+        This is the decision the loss was made for. It is the more probable class but for losses that treat
+        classes differently, by weights, margins or a prior.
         """
-        scores = self.decision_function(X)
-        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[codes])
+        return decided_classes(self.decision_function(X), self.classes_)
 
     def _log_odds(self, scores: Array) -> Array:
-        return np.asarray(self.loss_.log_odds(scores.astype(np.float64)) + self.log_odds_shift_[0])
+        return np.asarray(self.loss_.log_odds(scores) + self._log_odds_shift[0])
 
     def _log_proba(self, scores: Array) -> Array:
         if scores.ndim == 1:
             return two_columns(self._log_odds(scores))
-        return shifted(log_posterior(self.loss_, scores), np.append(0.0, self.log_odds_shift_))
+        return shifted(log_posterior(self.loss_, scores), np.append(0.0, self._log_odds_shift))
 
     # ---- files ---------------------------------------------------------------------------
 

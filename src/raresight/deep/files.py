@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from ..common.estimators import readable_text
 from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
-from ..losses import Loss, parse
+from ..losses import parse
 from ..nn.safe_files import read_tensors, write_json, write_tensors
 from .encoding import TableEncoder
 from .nets import NET_SIZES, NetPlan
@@ -29,7 +31,8 @@ __all__ = ["DESCRIPTION_FILE", "WEIGHTS_FILE", "read_model", "write_model"]
 DESCRIPTION_FILE = "deep.json"
 WEIGHTS_FILE = "deep.safetensors"
 FORMAT = "raresight.deep"
-FORMAT_VERSION = 1
+# Version 1 had no score_shift: its models shift the log-odds after the link.
+FORMAT_VERSION = 2
 _HISTORY = "validation_history"
 
 
@@ -42,7 +45,7 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "torch_version": str(torch.__version__),
-        "loss": _text_of(model.loss_),
+        "loss": readable_text(model.loss_),
         "losses": [str(loss) for loss in model.losses_],
         "classes": pack_values(model.classes_, "classes"),
         "net": {
@@ -55,7 +58,8 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
         "columns": model._encoder.describe(),
         "feature_names": None if names is None else [str(name) for name in names],
         "feature_importances": model.feature_importances_.tolist(),
-        "log_odds_shift": model.log_odds_shift_.tolist(),
+        "score_shift": model.score_shift_.tolist(),
+        "log_odds_shift": model._log_odds_shift.tolist(),
         "validation_scores": _without_nan(model.validation_scores_),
         "best_epochs": list(model.best_epochs_),
         "n_epochs": model.n_epochs_,
@@ -103,11 +107,12 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
             "best_epochs_": tuple(described["best_epochs"]),
             "n_epochs_": described["n_epochs"],
             "validation_history_": arrays.get(_HISTORY),
-            "log_odds_shift_": np.array(described["log_odds_shift"]),
+            "score_shift_": _score_shift(described, plan.outputs),
             "feature_importances_": np.array(described["feature_importances"]),
             "n_features_in_": len(encoder.columns),
             "nets_": TrainedNets(plan, loss, tuple(described["seeds"]), weights),
             "_encoder": encoder,
+            "_log_odds_shift": np.array(described["log_odds_shift"]),
         }
         if names is not None:
             attributes["feature_names_in_"] = np.array(names, dtype=object)
@@ -142,15 +147,13 @@ def _read_description(place: Path) -> dict[str, Any]:
     return described
 
 
-def _text_of(loss: Loss) -> str:
-    text = str(loss)
-    try:
-        known = parse(text) == loss
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError(f"the loss {text} has no text that can be read back, so the model cannot be saved")
-    return text
+def _score_shift(described: Mapping[str, Any], outputs: int) -> NDArray[np.float64]:
+    if described["format_version"] == 1:
+        return np.zeros(outputs)
+    shift = np.array(described["score_shift"], dtype=np.float64)
+    if shift.shape != (outputs,):
+        raise ValueError(f"score_shift has {shift.size} numbers for {outputs} scores a row")
+    return shift
 
 
 def _without_nan(scores: Mapping[str, float] | None) -> dict[str, float | None] | None:

@@ -13,12 +13,21 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..nn import Recipe, Replicas
-from .loop import Trained, train_nets
+from .loop import Judge, Trained, train_nets
 from .nets import NetPlan
 from .trained_nets import TrainedNets
 from .validation import Validation
 
-__all__ = ["DivergedWarning", "Outcome", "TrainingRows", "fit_nets", "importances"]
+__all__ = [
+    "DivergedWarning",
+    "Ensembles",
+    "Outcome",
+    "TrainingRows",
+    "best_merit",
+    "fit_nets",
+    "importances",
+    "train_ensembles",
+]
 
 Floats = NDArray[np.float64]
 
@@ -41,6 +50,23 @@ class TrainingRows:
 
 
 @dataclass(frozen=True, eq=False)
+class Ensembles:
+    """The nets of every loss.
+
+    Attributes:
+        nets: Of each loss those of all seeds.
+        merits: Of each loss on the validation rows, its seeds taken together.
+        best_epochs: For each loss the epochs whose weights its nets have.
+        trained: What became of the whole stack, loss by loss.
+    """
+
+    nets: tuple[TrainedNets, ...]
+    merits: tuple[float, ...] | None
+    best_epochs: tuple[tuple[int, ...], ...]
+    trained: Trained
+
+
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """The nets of the loss that was kept.
 
@@ -55,6 +81,39 @@ class Outcome:
     validation_scores: dict[str, float] | None
     best_epochs: tuple[int, ...]
     trained: Trained
+
+
+def train_ensembles(
+    plan: NetPlan,
+    losses: Sequence[Loss],
+    seeds: Sequence[int],
+    rows: TrainingRows,
+    recipe: Recipe,
+    *,
+    validation: Validation | None,
+    patience: int,
+    device: str,
+    judge: Judge | None = None,
+) -> Ensembles:
+    """Train every loss with every seed at once, from the score that is right for the class shares alone.
+
+    `judge` finds each net's best epoch; None for the one of the validation rows.
+    """
+    replicas = Replicas.grid(plan.build, losses, seeds)
+    priors: Any = float(rows.shares[1]) if plan.outputs == 1 else rows.shares.tolist()
+    replicas.net.start_at_(replicas.table.start(priors))
+    replicas.to(device, torch.float32)
+    asked = judge if judge is not None or validation is None else validation.judge
+    trained = train_nets(
+        replicas, rows.inputs, rows.codes, rows.weights, recipe, judge=asked, patience=patience
+    )
+    groups = [range(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(losses))]
+    nets = tuple(TrainedNets.of(plan, replicas, list(group)) for group in groups)
+    merits = None
+    if validation is not None:
+        merits = tuple(validation.merit(one.loss, one.scores(validation.inputs, device)) for one in nets)
+    best_epochs = tuple(tuple(trained.best_epochs[k] for k in group) for group in groups)
+    return Ensembles(nets, merits, best_epochs, trained)
 
 
 def fit_nets(
@@ -74,35 +133,23 @@ def fit_nets(
             f"{len(losses)} losses need rows to choose by: pass eval_set=(X, y) to fit, or set "
             "early_stopping=True"
         )
-    replicas = Replicas.grid(plan.build, losses, seeds)
-    priors: Any = float(rows.shares[1]) if plan.outputs == 1 else rows.shares.tolist()
-    replicas.net.start_at_(replicas.table.start(priors))
-    replicas.to(device, torch.float32)
-    trained = train_nets(
-        replicas,
-        rows.inputs,
-        rows.codes,
-        rows.weights,
-        recipe,
-        judge=None if validation is None else validation.judge,
-        patience=patience,
+    found = train_ensembles(
+        plan, losses, seeds, rows, recipe, validation=validation, patience=patience, device=device
     )
-    for failure in trained.failures:
+    for failure in found.trained.failures:
         warnings.warn(failure, DivergedWarning, stacklevel=4)
-    groups = [list(range(i * len(seeds), (i + 1) * len(seeds))) for i in range(len(losses))]
-    ensembles = [TrainedNets.of(plan, replicas, group) for group in groups]
-    if validation is None:
-        return Outcome(ensembles[0], None, trained.best_epochs, trained)
-    merits = [validation.merit(one.loss, one.scores(validation.inputs, device)) for one in ensembles]
+    if found.merits is None:
+        return Outcome(found.nets[0], None, found.best_epochs[0], found.trained)
+    best = best_merit(found.merits)
+    scores = {str(loss): merit for loss, merit in zip(losses, found.merits)}
+    return Outcome(found.nets[best], scores, found.best_epochs[best], found.trained)
+
+
+def best_merit(merits: Sequence[float]) -> int:
+    """The place of the largest; an error where none is finite."""
     if not np.isfinite(merits).any():
         raise ValueError("the scores of the validation rows are not finite: lower learning_rate")
-    best = int(np.nanargmax(merits))
-    return Outcome(
-        ensembles[best],
-        {str(loss): merit for loss, merit in zip(losses, merits)},
-        tuple(trained.best_epochs[k] for k in groups[best]),
-        trained,
-    )
+    return int(np.nanargmax(merits))
 
 
 def importances(

@@ -38,10 +38,13 @@ class Validation:
     weights: Floats | None
     max_fpr: float
 
-    def judge(self, replicas: Replicas) -> Floats:
-        """The merit of each replica, NaN where a score is not finite."""
+    def judge(self, replicas: Replicas, frozen: NDArray[np.bool_]) -> Floats:
+        """The merit of each replica, NaN where a score is not finite and for those that are frozen."""
         scores = score_rows(replicas, torch.from_numpy(self.inputs))
-        return np.array([self.merit(loss, one) for loss, one in zip(replicas.losses, scores)])
+        merits = np.full(len(replicas), np.nan)
+        for k in np.flatnonzero(~frozen):
+            merits[k] = self.merit(replicas.losses[k], scores[k])
+        return merits
 
     def merit(self, loss: Loss, scores: NDArray[Any]) -> float:
         """The larger the better."""

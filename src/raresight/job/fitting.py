@@ -88,8 +88,8 @@ def fit(
         max_fpr: The largest false-positive rate of the partial AUC that candidates compete in.
         time: Column of time: hold out the latest rows, and validate on later rows than one trains on.
         group: Column of groups, such as customers: no group is on both sides of a split.
-        families: Of "linear", "lightgbm", "xgboost", "deep"; left out, all that are installed but "deep",
-            whose nets take several times as long.
+        families: Of "linear", "lightgbm", "xgboost" and the nets "deep" (a plain one), "tabm", "tabnet"; left
+            out, all that are installed but nets, which take many times as long.
         losses: Names or texts of losses, such as "tbl,focal(gamma=2)"; left out, seven of them.
         budget: Time for the search, such as "5m" or seconds.
         trials: Number of candidates. With neither: 100 candidates or three minutes.

@@ -9,15 +9,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DEFAULTS", "FAMILIES", "ONLY_IF_NAMED", "Candidate", "installed_families"]
+__all__ = [
+    "DEFAULTS",
+    "FAMILIES",
+    "NETS",
+    "ONLY_IF_NAMED",
+    "TITLES",
+    "Candidate",
+    "installed_families",
+    "require_family",
+]
 
 Number = float | int
 
-FAMILIES = ("linear", "lightgbm", "xgboost", "deep")
+# The families of nets, and which net of `raresight.deep` each of them is.
+NETS = {"deep": "mlp", "tabm": "tabm", "tabnet": "tabnet"}
 
-# A search takes these only where they are named. Nets take about four times as long as boosters, 2.6 s and
-# 0.7 s for the bundled sample on one core, time that the others then lack; and they were no better there.
-ONLY_IF_NAMED = ("deep",)
+FAMILIES = ("linear", "lightgbm", "xgboost", *NETS)
+
+# A search takes these only where they are named. For the bundled sample one core takes 0.7 s for a booster,
+# 2.6 s for a plain net and above 20 s for the others, time that boosters then lack; and they were no better.
+ONLY_IF_NAMED = tuple(NETS)
 
 # Every parameter of a family with its default; whole numbers are those whose default is one.
 DEFAULTS: dict[str, dict[str, Number]] = {
@@ -37,23 +49,48 @@ DEFAULTS: dict[str, dict[str, Number]] = {
         "leaf_weight": 1.0,
     },
     "deep": {"learning_rate": 1e-3, "epochs": 10, "width": 64, "weight_decay": 1e-3},
+    "tabm": {"learning_rate": 1e-3, "epochs": 10, "width": 64, "dropout": 0.1, "weight_decay": 1e-3},
+    "tabnet": {"learning_rate": 2e-2, "epochs": 10, "width": 8, "steps": 3, "weight_decay": 1e-3},
 }
 
-_TITLES = {"linear": "linear", "lightgbm": "LightGBM", "xgboost": "XGBoost", "deep": "deep net"}
+TITLES = {
+    "linear": "linear",
+    "lightgbm": "LightGBM",
+    "xgboost": "XGBoost",
+    "deep": "deep net",
+    "tabm": "TabM",
+    "tabnet": "TabNet",
+}
 # What a family imports, `linear` nothing beyond the package's own needs.
 _LIBRARIES = {
     "linear": (),
     "lightgbm": ("lightgbm",),
     "xgboost": ("xgboost",),
     "deep": ("torch", "safetensors"),
+    "tabm": ("torch", "safetensors", "tabm"),
+    "tabnet": ("torch", "safetensors"),
 }
 
 
 def installed_families() -> tuple[str, ...]:
     """The families whose libraries are installed; `linear` needs none."""
-    return tuple(
-        name for name in FAMILIES if all(importlib.util.find_spec(library) for library in _LIBRARIES[name])
-    )
+    return tuple(name for name in FAMILIES if not _missing(name))
+
+
+def require_family(family: str) -> None:
+    """An ImportError that names the extra where a library of the family is not installed."""
+    missing = _missing(family)
+    if not missing:
+        return
+    if family not in NETS:
+        raise ImportError(f"{family} is not installed: pip install 'raresight[fit]'")
+    extra = "tabm" if family == "tabm" else "torch"
+    needed = "the package tabm" if missing == ["tabm"] else "PyTorch"
+    raise ImportError(f"the family {family} needs {needed}: pip install 'raresight[{extra}]'")
+
+
+def _missing(family: str) -> list[str]:
+    return [library for library in _LIBRARIES[family] if importlib.util.find_spec(library) is None]
 
 
 @dataclass(frozen=True)
@@ -61,15 +98,16 @@ class Candidate:
     """A family, a loss as text, and the parameters that differ from the family's defaults.
 
     Args:
-        family: `"linear"`, `"lightgbm"`, `"xgboost"` or `"deep"`.
+        family: `"linear"`, `"lightgbm"`, `"xgboost"`, or of nets `"deep"`, `"tabm"`, `"tabnet"`.
         loss: Text that `raresight.losses.parse` reads, such as `"tbl(alpha=0.8,C=0.5)"`.
         parameters: Pairs of name and number; they are kept sorted by name. Linear models have `l2`. Boosted
             ones have `learning_rate`, `n_estimators`, the size of a tree (`num_leaves` for LightGBM,
             `max_depth` for XGBoost), the share of columns a tree may use (`feature_fraction`,
             `colsample_bytree`), and `leaf_weight`, a factor on the least Hessian of a leaf and on its l2,
             whose defaults follow the loss (`raresight.boosting.defaults`), so that it means the same for
-            every loss. Deep ones are plain nets of two hidden layers (`raresight.deep`) and have
-            `learning_rate`, `epochs`, the `width` of a layer and `weight_decay`.
+            every loss. Nets (`raresight.deep`) have `learning_rate`, `epochs`, the `width` of a layer and
+            `weight_decay`; `deep` is a plain net of two hidden layers, `tabm` has `dropout` besides and
+            `tabnet` the number of its `steps`.
 
     >>> candidate = Candidate("lightgbm", "tbl(alpha=0.8,C=0.5)", (("num_leaves", 15), ("leaf_weight", 2.0)))
     >>> candidate.text
@@ -103,7 +141,7 @@ class Candidate:
     def describe(self) -> str:
         """The same for people: `LightGBM, tbl(alpha=0.8,C=0.5), num leaves 15`."""
         shown = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in self.parameters)
-        return ", ".join([_TITLES[self.family], self.loss, *shown])
+        return ", ".join([TITLES[self.family], self.loss, *shown])
 
     def settings(self) -> dict[str, Number]:
         """Every parameter of the family, the defaults included."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .candidate import Candidate
+from .candidate import NETS, Candidate
 
 if TYPE_CHECKING:
     from ..deep import DeepClassifier
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["DeepPart", "fit_deep"]
 
 Floats = NDArray[np.float64]
+
+# Settings of a candidate that are sizes of its net.
+_SIZES = ("width", "steps", "dropout")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +74,7 @@ def fit_deep(
     seed: int,
     threads: int | None,
 ) -> DeepPart:
-    """Train one candidate: a plain net, for as many epochs as it says.
+    """Train one candidate: a net of its family, for as many epochs as it says.
 
     Nothing is held out to stop early: the epochs are chosen in cross-validation like all parameters, and the
     few positives there are all train the net.
@@ -79,10 +82,11 @@ def fit_deep(
     from ..deep import DeepClassifier
 
     settings = candidate.settings()
+    sizes: dict[str, Any] = {name: settings[name] for name in _SIZES if name in settings}
     classifier = DeepClassifier(
         candidate.loss,
-        net="mlp",
-        width=int(settings["width"]),
+        net=NETS[candidate.family],
+        **sizes,
         max_epochs=int(settings["epochs"]),
         learning_rate=float(settings["learning_rate"]),
         weight_decay=float(settings["weight_decay"]),

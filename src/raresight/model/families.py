@@ -4,6 +4,8 @@ Raw scores z go through the loss's inverse link lambda, and a constant delta mak
 training rows their (weighted) share of positives (see `raresight.common.level`):
 
     log-odds = lambda(z) + delta.
+
+Nets have their constant in z (see `raresight.deep.level`), and delta = 0.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from ..losses import Loss, NonConvexLossWarning, parse
 from ..losses.for_classes import loss_for_classes
 from .blocks import by_blocks
 from .boosted_part import BoostedPart, fit_booster
-from .candidate import Candidate
+from .candidate import NETS, Candidate
 from .deep_part import DeepPart, fit_deep
 from .linear_part import LinearPart, fit_linear
 
@@ -49,7 +51,7 @@ class Fitted:
         loss: Its loss.
         part: The native half: a `LinearPart`, a `BoostedPart` or a `DeepPart`.
         start_score: The loss-optimal constant score of the training rows.
-        shift: What is added to the link's log-odds.
+        shift: What is added to the link's log-odds; zero for nets, whose scores have the constant on them.
         warnings: What the fit had to say, such as that it did not converge.
         threads: For predictions; None takes all cores.
 
@@ -180,7 +182,7 @@ def fit_candidates(
     shares = shares_of(codes, row_weights, np.arange(2))
     if families == ["linear"]:
         return _fit_all_linear(candidates, X, codes, categorical, n_categories, row_weights, shares, threads)
-    if families == ["deep"]:
+    if families[0] in NETS:
         return [
             _fit_one_deep(candidate, X, codes, categorical, row_weights, shares, seed, threads)
             for candidate in candidates
@@ -222,9 +224,10 @@ def _fit_one_deep(
 
     with _kept_warnings(DivergedWarning) as kept:
         part = fit_deep(candidate, X, codes, categorical, weights, seed, threads)
-    loss, shift = part.classifier.loss_, float(part.classifier.log_odds_shift_[0])
+    loss = part.classifier.loss_
     start = start_of(loss, shares).scores[0]
-    return Fitted(candidate, loss, part, start, shift, tuple(dict.fromkeys(kept)), threads)
+    # The scores are at their level already: the constant is on them, not on the log-odds.
+    return Fitted(candidate, loss, part, start, 0.0, tuple(dict.fromkeys(kept)), threads)
 
 
 def _fit_all_linear(
@@ -257,7 +260,7 @@ def _fit_all_linear(
 def _load_part(folder: Path, family: str) -> LinearPart | BoostedPart | DeepPart:
     if family == "linear":
         return LinearPart.load(folder)
-    return DeepPart.load(folder) if family == "deep" else BoostedPart.load(folder, family)
+    return DeepPart.load(folder) if family in NETS else BoostedPart.load(folder, family)
 
 
 def _read(X: NDArray[Any], y: Any, weights: Any) -> tuple[NDArray[np.int64], Floats | None]:

@@ -30,7 +30,7 @@ from ..data.tables import read_table
 from ..linear.threads import in_threads
 from .blocks import row_blocks
 from .boosted_part import BOOSTER_FILES
-from .candidate import FAMILIES
+from .candidate import FAMILIES, require_family
 from .families import Fitted
 from .versions import versions_of
 
@@ -189,6 +189,8 @@ def load(folder: str | Path) -> Model:
     _check_parts(source, described.get("parts"))
     if family in BOOSTER_FILES:
         import_library(family)
+    else:
+        require_family(family)
     try:
         schema = Schema.from_dict(described["schema"])
         threshold, fpr, facts = float(described["threshold"]), float(described["fpr"]), described["facts"]

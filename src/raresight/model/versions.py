@@ -11,7 +11,13 @@ from .. import __version__
 __all__ = ["versions_of"]
 
 # The library of a family may be installed under several names, and a family may have several libraries.
-_PACKAGES = {"linear": (), "xgboost": ("xgboost", "xgboost-cpu"), "deep": ("torch", "safetensors")}
+_PACKAGES: dict[str, tuple[str, ...]] = {
+    "linear": (),
+    "xgboost": ("xgboost", "xgboost-cpu"),
+    "deep": ("torch", "safetensors"),
+    "tabm": ("torch", "safetensors", "tabm"),
+    "tabnet": ("torch", "safetensors"),
+}
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:

@@ -35,6 +35,8 @@ _PACKAGES = {
     "lightgbm": ("lightgbm",),
     "xgboost": ("xgboost", "xgboost-cpu"),
     "deep": ("torch",),
+    "tabm": ("torch",),
+    "tabnet": ("torch",),
     "raresight": ("raresight",),
 }
 

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..losses import NonConvexLossWarning, parse
-from ..model.candidate import DEFAULTS, FAMILIES, ONLY_IF_NAMED, Candidate, installed_families
+from ..model.candidate import (
+    DEFAULTS,
+    FAMILIES,
+    ONLY_IF_NAMED,
+    Candidate,
+    installed_families,
+    require_family,
+)
 
 if TYPE_CHECKING:
     from optuna import Trial as OptunaTrial
@@ -75,6 +82,12 @@ _BOOSTER_RANGES = {
     "n_estimators": Range(50, 400, log=True),
     "leaf_weight": Range(0.25, 8.0, log=True),
 }
+_NET_RANGES = {
+    "learning_rate": Range(3e-4, 1e-2, log=True),
+    "epochs": Range(3, 30, log=True),
+    "width": Range(32, 256, log=True),
+    "weight_decay": Range(1e-4, 1.0, log=True),
+}
 _FAMILY_RANGES: dict[str, dict[str, Range]] = {
     "linear": {"l2": Range(1e-8, 1e-1, log=True)},
     "lightgbm": {
@@ -83,11 +96,13 @@ _FAMILY_RANGES: dict[str, dict[str, Range]] = {
         "feature_fraction": Range(0.4, 1.0),
     },
     "xgboost": {**_BOOSTER_RANGES, "max_depth": Range(2, 10), "colsample_bytree": Range(0.4, 1.0)},
-    "deep": {
-        "learning_rate": Range(3e-4, 1e-2, log=True),
-        "epochs": Range(3, 30, log=True),
-        "width": Range(32, 256, log=True),
-        "weight_decay": Range(1e-4, 1.0, log=True),
+    "deep": _NET_RANGES,
+    "tabm": {**_NET_RANGES, "width": Range(32, 128, log=True), "dropout": Range(0.0, 0.5)},
+    "tabnet": {
+        **_NET_RANGES,
+        "learning_rate": Range(3e-3, 5e-2, log=True),
+        "width": Range(4, 32, log=True),
+        "steps": Range(2, 5),
     },
 }
 
@@ -118,8 +133,8 @@ def make_space(
 ) -> Space:
     """The space of the families and losses named, as lists or as text with commas.
 
-    Without names: every installed family but `deep`, which takes long, and `DEFAULT_LOSSES`. Cross entropy is
-    always among the losses.
+    Without names: every installed family but those of nets, which take long, and `DEFAULT_LOSSES`. Cross
+    entropy is always among the losses.
 
     >>> make_space("linear", "tbl(alpha=0.7,C=1),focal")
     Space(families=('linear',), losses=('crossentropy', 'tbl(alpha=0.7,C=1)', 'focal'))
@@ -252,10 +267,7 @@ def _family(name: str) -> str:
     family = name.lower()
     if family not in FAMILIES:
         raise ValueError(f"unknown family {name!r}; known are {', '.join(FAMILIES)}")
-    if family not in installed_families():
-        if family == "deep":
-            raise ImportError("the family deep needs PyTorch: pip install 'raresight[torch]'")
-        raise ImportError(f"{family} is not installed: pip install 'raresight[fit]'")
+    require_family(family)
     return family
 
 

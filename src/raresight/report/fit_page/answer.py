@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from html import escape
 
+from ...model.candidate import DEFAULTS
 from ..fit_content import FitContent
+from ..fit_parts import Answer
 from . import wording as w
 from .search import cut_short
 
@@ -49,10 +51,19 @@ catches <strong>{w.percent(a.recall.estimate)}</strong> of the positives.</h2>
 <dl class="pairs">
 <dt>Model</dt><dd>{w.family_name(a.family)}</dd>
 <dt>Loss</dt><dd><code>{w.loss(a.loss)}</code></dd>
-<dt>Parameters</dt><dd>{w.parameters(a.parameters) or "the defaults of the family"}</dd>
+<dt>Parameters</dt><dd>{_parameter_words(a)}</dd>
 <dt>Threshold</dt><dd>{_threshold_words(content)}</dd>
 </dl>
 </section>"""
+
+
+def _parameter_words(answer: Answer) -> str:
+    """Every parameter of the family: those that the search chose, then its defaults."""
+    usual = {
+        key: value for key, value in DEFAULTS.get(answer.family, {}).items() if key not in answer.parameters
+    }
+    chosen, rest = w.parameters(answer.parameters), w.parameters(usual)
+    return "; ".join(part for part in (chosen, f"by default {rest}" if rest else "") if part)
 
 
 def plain_answer(content: FitContent) -> str:

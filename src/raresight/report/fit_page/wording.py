@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from ...model.candidate import TITLES
+
 __all__ = [
     "count",
     "counted",
@@ -29,8 +31,6 @@ __all__ = [
 SPACE = "\u00a0"
 MINUS = "\u2212"
 LONGEST_NAME = 120
-
-_FAMILIES = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "linear": "Linear", "deep": "Deep net"}
 
 
 def name(text: Any, longest: int = LONGEST_NAME) -> str:
@@ -55,7 +55,13 @@ def loss(text: str) -> str:
 
 
 def family_name(family: str) -> str:
-    return _FAMILIES.get(family, name(family))
+    """As a title: `Linear`, `LightGBM`, `Deep net`.
+
+    >>> family_name("deep")
+    'Deep net'
+    """
+    title = TITLES.get(family, family)
+    return name(title[:1].upper() + title[1:] if family in TITLES else title)
 
 
 def significant(value: float, digits: int) -> str:

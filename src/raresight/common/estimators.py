@@ -1,0 +1,95 @@
+"""What the boosted and the deep classifiers do alike around their own fitting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import _check_sample_weight
+
+from ..losses import Loss, parse
+from .labels import encode_known, read_targets
+from .tables import read_table
+
+__all__ = [
+    "columns_kept_on_failure",
+    "decided_classes",
+    "read_labelled",
+    "read_weights",
+    "readable_text",
+    "with_gaps_and_sparse",
+]
+
+Array = np.ndarray[Any, Any]
+
+# What scikit-learn's validation sets before anything is trained.
+_COLUMNS = ("n_features_in_", "feature_names_in_")
+
+
+@contextmanager
+def columns_kept_on_failure(estimator: Any) -> Iterator[None]:
+    """A fit inside that fails leaves the columns of the model fitted before, which so stays whole."""
+    columns = {name: estimator.__dict__[name] for name in _COLUMNS if name in estimator.__dict__}
+    try:
+        yield
+    except BaseException:
+        for name in _COLUMNS:
+            estimator.__dict__.pop(name, None)
+        estimator.__dict__.update(columns)
+        raise
+
+
+def with_gaps_and_sparse(tags: Any) -> Any:
+    """scikit-learn's tags of an estimator that takes missing values and sparse rows."""
+    tags.input_tags.sparse = True
+    tags.input_tags.allow_nan = True
+    return tags
+
+
+def read_weights(sample_weight: Any, table: Any) -> Array | None:
+    """One weight of at least 0 for each row of the table, or None."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
+    if np.any(weights < 0):
+        raise ValueError("sample_weight must not be negative")
+    return weights
+
+
+def read_labelled(estimator: Any, pair: Any, classes: Array, name: str) -> tuple[Any, Array]:
+    """The rows of an evaluation pair (X, y) and their class numbers; `name` is how errors call the pair."""
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise ValueError(f"{name} must be a pair (X, y)")
+    table = read_table(estimator, pair[0], reset=False)
+    labels = read_targets(pair[1], type(estimator).__name__)
+    check_consistent_length(table, labels)
+    return table, encode_known(labels, classes, name)
+
+
+def decided_classes(scores: Array, classes: Array) -> Array:
+    """The class on whose side a score is, z > 0 for the second of two; of K the one with the highest logit.
+
+    >>> decided_classes(np.array([-1.0, 2.0]), np.array(["good", "bad"])).tolist()
+    ['good', 'bad']
+    """
+    codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+    return np.asarray(classes[codes])
+
+
+def readable_text(loss: Loss) -> str:
+    """The loss as a text from which it can be read back, or an error.
+
+    >>> readable_text(parse("tbl"))
+    'tbl(alpha=0.8,C=0.5)'
+    """
+    text = str(loss)
+    try:
+        known = parse(text) == loss
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(f"the loss {text} has no text that can be read back, so the model cannot be saved")
+    return text
