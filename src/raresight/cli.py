@@ -61,7 +61,10 @@ def fit(
         str | None, typer.Option(help="Column of groups: none is on both sides of a split.")
     ] = None,
     families: Annotated[
-        str | None, typer.Option(help="Of linear,lightgbm,xgboost,deep; left out, those installed but deep.")
+        str | None,
+        typer.Option(
+            help="Of linear,lightgbm,xgboost and nets deep,tabm,tabnet; left out, those installed but nets."
+        ),
     ] = None,
     losses: Annotated[
         str | None, typer.Option(help="Losses such as 'tbl,focal(gamma=2)'; left out, seven of them.")
@@ -234,17 +237,28 @@ def paper(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="fraud: the table, creditcard.csv or Parquet; nets: the folder of the image set. Left out, "
-            "nets are not trained and the results at hand are shown."
+            help="fraud: the table, creditcard.csv, Parquet or .npz; nets: the folder of the image set. Left "
+            "out, nets are not trained and the results at hand are shown."
         ),
     ] = None,
     families: Annotated[
-        str | None, typer.Option(help="fraud: families, such as linear,xgboost,lightgbm.")
+        str | None,
+        typer.Option(
+            help="fraud: families, such as linear,xgboost,lightgbm, or deep for tabnet,tabm. Others keep the "
+            "results that the folder has."
+        ),
     ] = None,
     methods: Annotated[str | None, typer.Option(help="fraud: methods, such as 'cross entropy,TBL'.")] = None,
     jobs: Annotated[int | None, typer.Option(help="fraud: fits at once; left out, one a core.")] = None,
     repeats: Annotated[
         int | None, typer.Option(help="fraud: how often the stratified folds are drawn; left out, 3.")
+    ] = None,
+    net_seeds: Annotated[
+        int | None,
+        typer.Option(help="fraud: nets of each loss setting; left out, 3 for tabnet and 1 for tabm."),
+    ] = None,
+    net_epochs: Annotated[
+        int | None, typer.Option(help="fraud: the most that nets are trained; left out, 30.")
     ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="nets: cifar10, cifar100 or tinyimagenet; left out, cifar10.")
@@ -273,9 +287,14 @@ def paper(
     """Write a table or figure of the paper: its numbers, and a picture of them."""
     from .paper import DEEP_NAMES, NAMES, reproduce
 
+    if plan and name == "fraud":
+        from .paper.fraud_deep import plan_text as fraud_plan
+
+        typer.echo(fraud_plan(seeds=net_seeds, repeats=repeats, epochs=net_epochs))
+        return
     if plan:
         if name not in DEEP_NAMES:
-            raise ValueError(f"only {', '.join(DEEP_NAMES)} have a plan, not {name}")
+            raise ValueError(f"only {', '.join(DEEP_NAMES)} have a plan, and the nets of fraud, not {name}")
         from .paper.deep.plan import STACK, plan_text
         from .paper.deep.settings import Setup, size_of
 
@@ -293,7 +312,10 @@ def paper(
     for option, given in (("families", families), ("methods", methods)):
         if given is not None:
             options[option] = [item.strip() for item in given.split(",")]
-    numbers = (("jobs", jobs), ("repeats", repeats), ("minutes", minutes), ("stack", stack))
+    numbers = (
+        *(("jobs", jobs), ("repeats", repeats), ("net_seeds", net_seeds), ("net_epochs", net_epochs)),
+        *(("minutes", minutes), ("stack", stack)),
+    )
     for option, number in numbers:
         if number is not None:
             options[option] = number

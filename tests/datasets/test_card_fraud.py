@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raresight.data import read_card_fraud
+from raresight.data import read_card_fraud, save_card_fraud
 
 
 @pytest.fixture
@@ -28,6 +28,22 @@ def test_csv_and_parquet_agree(table, tmp_path):
     assert np.array_equal(one.y, two.y)
     assert one.X.dtype == np.float32
     assert one.X.shape == (50, 29)
+
+
+def test_arrays_are_read_as_they_were_written(table, tmp_path):
+    table.to_csv(tmp_path / "creditcard.csv", index=False)
+    one = read_card_fraud(tmp_path / "creditcard.csv")
+    two = read_card_fraud(save_card_fraud(one, tmp_path / "creditcard.npz"))
+    for name in ("X", "y", "seconds"):
+        before, after = getattr(one, name), getattr(two, name)
+        assert before.dtype == after.dtype
+        assert np.array_equal(before, after)
+    assert two.duplicates == 3
+    with pytest.raises(ValueError, match=r"written as \.npz"):
+        save_card_fraud(one, tmp_path / "creditcard.csv")
+    np.savez(tmp_path / "other.npz", X=one.X)
+    with pytest.raises(ValueError, match="no array 'y'"):
+        read_card_fraud(tmp_path / "other.npz")
 
 
 def test_rows_are_in_the_order_of_time_and_once(table, tmp_path):

@@ -12,8 +12,9 @@ import pytest
 
 from raresight.data import read_card_fraud
 from raresight.paper import reproduce
-from raresight.paper.fraud import METRICS, splits, summarised
+from raresight.paper.fraud_measures import METRICS, summarised
 from raresight.paper.fraud_methods import METHODS, SETTINGS, booster, prior_shift, run_method, undersampled
+from raresight.paper.fraud_splits import splits
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_table_is_readable(results):
 
 def measured(gaps_of_repeats):
     """What `summarised` reads, for one method whose folds differ by these gaps, each of variance 4."""
-    name = {"split": "random", "family": "f", "method": "m"}
+    name = {"split": "random", "family": "f", "method": "m", "device": "CPU", "seeds": 1}
     places = [(repeat, gap) for repeat, gaps in enumerate(gaps_of_repeats) for gap in gaps]
     each = [{**name, "repeat": repeat, **dict.fromkeys(METRICS, 0.5), "seconds": 1.0} for repeat, _ in places]
     pairs = [

@@ -4,7 +4,7 @@ The bundled sample of real card payments is `load_sample`; the evidence of the p
 users bring (`read_card_fraud`).
 """
 
-from raresight.data.card_fraud import CardFraud, read_card_fraud
+from raresight.data.card_fraud import CardFraud, read_card_fraud, save_card_fraud
 from raresight.data.images import Images, ImageSet, read_cifar10, read_cifar100, read_tiny_imagenet
 from raresight.data.imbalance import Imbalanced
 from raresight.data.looks import ColumnLook, Profile, look
@@ -38,5 +38,6 @@ __all__ = [
     "read_table",
     "read_tiny_imagenet",
     "sample_path",
+    "save_card_fraud",
     "split_rows",
 ]

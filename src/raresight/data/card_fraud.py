@@ -37,7 +37,7 @@ class CardFraud:
 
 
 def read_card_fraud(path: str | Path) -> CardFraud:
-    """Read the table as published (`creditcard.csv`) or as Parquet.
+    """Read the table as published (`creditcard.csv`), as Parquet, or as `save_card_fraud` wrote it (`.npz`).
 
     Columns: `Time`, `V1` to `V28`, `Amount` in euros (or `AmountCents`, whole cents), `Class`.
 
@@ -48,6 +48,8 @@ def read_card_fraud(path: str | Path) -> CardFraud:
     source = Path(path)
     if not source.is_file():
         raise FileNotFoundError(f"no file {source}; give the path of creditcard.csv or its Parquet form")
+    if source.suffix.lower() == ".npz":
+        return _read_arrays(source)
     table = _read_parquet(source) if source.suffix.lower() == ".parquet" else _read_csv(source)
     cents = "AmountCents" if "AmountCents" in table else "Amount"
     wanted = ["Time", *FEATURES[:-1], cents, "Class"]
@@ -70,6 +72,35 @@ def read_card_fraud(path: str | Path) -> CardFraud:
         seconds=kept[:, 0],
         duplicates=len(rows) - len(kept),
     )
+
+
+def save_card_fraud(table: CardFraud, path: str | Path) -> Path:
+    """Write the table as `.npz`, for machines that have numpy alone; `read_card_fraud` reads it.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from raresight.data.sample import sample_path
+        >>> with TemporaryDirectory() as folder:
+        ...     written = save_card_fraud(read_card_fraud(sample_path()), f"{folder}/payments.npz")
+        ...     read_card_fraud(written).X.shape
+        (49135, 29)
+    """
+    target = Path(path)
+    if target.suffix.lower() != ".npz":
+        raise ValueError(f"the table is written as .npz, not as {target.name!r}: give such a name")
+    np.savez_compressed(target, X=table.X, y=table.y, seconds=table.seconds, duplicates=table.duplicates)
+    return target
+
+
+def _read_arrays(source: Path) -> CardFraud:
+    with np.load(source, allow_pickle=False) as arrays:
+        missing = [name for name in ("X", "y", "seconds", "duplicates") if name not in arrays]
+        if missing:
+            raise ValueError(
+                f"{source} is not the card-fraud table: it has no array {missing[0]!r}; write it by "
+                "raresight.data.save_card_fraud"
+            )
+        return CardFraud(arrays["X"], arrays["y"], arrays["seconds"], int(arrays["duplicates"]))
 
 
 def _read_parquet(source: Path) -> Mapping[str, Any]:

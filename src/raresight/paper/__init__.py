@@ -22,7 +22,16 @@ DEEP_NAMES = {
     "brier": "deer-horse",
 }
 NAMES_WITH_DATA = ("fraud", *DEEP_NAMES)  # these need files that the user brings
-_FRAUD_OPTIONS = ("families", "methods", "jobs", "repeats")
+_FRAUD_OPTIONS = (
+    "families",
+    "methods",
+    "jobs",
+    "repeats",
+    "device",
+    "net_seeds",
+    "net_epochs",
+    "results_only",
+)
 _DEEP_OPTIONS = (
     *("dataset", "size", "minutes", "device", "stack", "rhos", "results_only"),
     *("depth", "width", "complete", "checkpoints"),
@@ -38,8 +47,9 @@ def reproduce(
 ) -> list[Path]:
     """Write one table or figure of the paper under `out`; `tell` hears how far it is.
 
-    Options are those of the part: `data`, `families`, `methods`, `jobs` and `repeats` of `fraud`; `data`,
-    `dataset`, `size`, `minutes`, `device`, `stack`, `rhos` and `results_only` of those with nets.
+    Options are those of the part: `data`, `families`, `methods`, `jobs`, `repeats`, `device`, `net_seeds`,
+    `net_epochs` and `results_only` of `fraud`; `data`, `dataset`, `size`, `minutes`, `device`, `stack`,
+    `rhos` and `results_only` of those with nets alone.
     """
     if name not in (*NAMES, *NAMES_WITH_DATA):
         known = ", ".join((*NAMES, *NAMES_WITH_DATA))

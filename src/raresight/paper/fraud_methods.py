@@ -15,6 +15,8 @@ from ..metrics import scorer
 Floats = NDArray[np.float64]
 
 FAMILIES = ("linear", "xgboost", "lightgbm")
+DEEP_FAMILIES = ("tabnet", "tabm")
+ALL_FAMILIES = (*FAMILIES, *DEEP_FAMILIES)
 ROUNDS = 100
 INNER_FOLDS = 3
 MAX_FPR = 0.01
@@ -48,6 +50,9 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 }
 BASELINES = ("class weights", "undersampling", "balanced bagging")
 METHODS = (*SETTINGS, *BASELINES)
+# Those that are a loss, and all that the deep families have: undersampling and balanced bagging train on rows
+# of their own, eleven fits that cannot stand in the one stack of all losses, and would take longer than it.
+LOSS_METHODS = (*SETTINGS, "class weights")
 
 
 @dataclass(frozen=True)
@@ -66,16 +71,10 @@ def run_method(
     """Fit a method on training rows and score test rows."""
     start = time.perf_counter()
     generator = np.random.default_rng(seed)
-    if method in SETTINGS:
-        counts = f"({np.sum(y == 0)},{np.sum(y == 1)})"
-        losses = tuple(setting.replace("COUNTS", counts) for setting in SETTINGS[method])
-        model = tuned(family, losses, seed).fit(X, y)
-        scores = model.decision_function(test), model.predict_proba(test)[:, 1], chosen_by(model)
-    elif method == "class weights":
-        ratio = np.sum(y == 0) / np.sum(y == 1)
-        loss = f"classweighted(crossentropy,(1,{ratio:.6g}))"
-        model = tuned(family, (loss,), seed).fit(X, y)
-        scores = model.decision_function(test), model.predict_proba(test)[:, 1], f"weight {ratio:.0f}"
+    if method in LOSS_METHODS:
+        model = tuned(family, losses_of(method, y), seed).fit(X, y)
+        chosen = chosen_by(model) if method in SETTINGS else f"weight {np.sum(y == 0) / np.sum(y == 1):.0f}"
+        scores = model.decision_function(test), model.predict_proba(test)[:, 1], chosen
     elif method == "undersampling":
         kept = undersampled(y, 10, generator)
         odds = _fitted_odds(family, X[kept], y[kept], test, seed) + prior_shift(y, y[kept])
@@ -85,6 +84,18 @@ def run_method(
     else:
         raise ValueError(f"unknown method {method!r}; known are {', '.join(METHODS)}")
     return Scores(np.asarray(scores[0]), np.asarray(scores[1]), scores[2], time.perf_counter() - start)
+
+
+def losses_of(method: str, y: NDArray[Any]) -> tuple[str, ...]:
+    """The settings of a method that is a loss, for training labels.
+
+    >>> losses_of("class weights", np.array([0, 0, 0, 1]))
+    ('classweighted(crossentropy,(1,3))',)
+    """
+    negatives, positives = int(np.sum(y == 0)), int(np.sum(y == 1))
+    if method == "class weights":
+        return (f"classweighted(crossentropy,(1,{negatives / positives:.6g}))",)
+    return tuple(setting.replace("COUNTS", f"({negatives},{positives})") for setting in SETTINGS[method])
 
 
 def tuned(family: str, losses: tuple[str, ...], seed: int) -> Any:

@@ -1,0 +1,91 @@
+"""Train the nets of the fraud comparison: numpy, scipy, scikit-learn and torch suffice (and tabm for TabM).
+
+python -m raresight.paper.fraud_deep --data creditcard.npz --out results/deep --minutes 9
+
+Where there is no pyarrow, take the table as .npz, which `raresight.data.save_card_fraud` writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .fraud_methods import DEEP_FAMILIES, LOSS_METHODS, SETTINGS
+from .fraud_splits import FOLDS, REPEATS
+
+__all__ = ["main", "plan_text"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 when nothing is left to train, 3 when time ran out before."""
+    parser = argparse.ArgumentParser(
+        prog="python -m raresight.paper.fraud_deep", description=str(__doc__).splitlines()[0]
+    )
+    add = parser.add_argument
+    add("--data", type=Path, help="the fraud table: creditcard.csv, Parquet or .npz")
+    add("--out", type=Path, default=Path("results/deep"), help="folder of the journal")
+    add("--minutes", type=float, help="stop before so many have passed")
+    add("--nets", nargs="+", default=list(DEEP_FAMILIES), choices=list(DEEP_FAMILIES))
+    add("--seeds", type=int, help="nets of each loss setting; left out, 3 of tabnet and 1 of tabm")
+    add("--epochs", type=int, help="at most; left out, 30")
+    add("--repeats", type=int, default=REPEATS, help="how often the stratified folds are drawn")
+    add("--seed", type=int, default=0, help="seed of splits and trainings")
+    add("--device", default="auto", help="such as cuda or cpu; left out, a GPU if there is one")
+    add("--plan", action="store_true", help="print how much is trained and how long a GPU takes")
+    chosen = parser.parse_args(arguments)
+    if chosen.plan:
+        sys.stdout.write(f"{plan_text(chosen.nets, chosen.seeds, chosen.repeats, chosen.epochs)}\n")
+        return 0
+    if chosen.data is None:
+        parser.error("--data, the fraud table, is needed")
+    from ..data import read_card_fraud
+    from .fraud_nets import JOURNAL, net_setups, train_cells
+
+    left = train_cells(
+        read_card_fraud(chosen.data),
+        chosen.out / JOURNAL,
+        net_setups(chosen.nets, chosen.seeds, chosen.epochs),
+        seed=chosen.seed,
+        repeats=chosen.repeats,
+        device=chosen.device,
+        minutes=chosen.minutes,
+        tell=_tell,
+    )
+    _tell(f"{left} left" if left else "nothing left")
+    return 3 if left else 0
+
+
+def plan_text(
+    nets: Sequence[str] = DEEP_FAMILIES,
+    seeds: int | None = None,
+    repeats: int | None = None,
+    epochs: int | None = None,
+) -> str:
+    """How many stacks there are, how large, and how long one H200 takes."""
+    from .fraud_nets import net_setups, planned_seconds
+
+    losses = len(LOSS_METHODS) - len(SETTINGS) + sum(len(settings) for settings in SETTINGS.values())
+    count = (REPEATS if repeats is None else repeats) * FOLDS + 1
+    lines, total = [], 0.0
+    for setup in net_setups(nets, seeds, epochs):
+        seconds = planned_seconds(setup, "NVIDIA H200") or 0.0
+        total += count * seconds / 60
+        lines.append(
+            f"{setup.net}: {count} splits, {losses} losses x {setup.seeds} seeds in one stack, at most "
+            f"{setup.epochs} epochs of batches of {setup.batch}: about {seconds:.0f} s a split, "
+            f"{count * seconds / 60:.1f} min"
+        )
+    return "\n".join(
+        [*lines, f"all: {total:.1f} min of one H200, as planned; shorter where patience ends it"]
+    )
+
+
+def _tell(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

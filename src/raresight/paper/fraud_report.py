@@ -1,0 +1,199 @@
+"""The fraud comparison as a table and as a figure, families that ran at different times together."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data import CardFraud
+from .fraud_measures import FPR, LEVEL, METRICS, REFERENCE, Record
+from .fraud_methods import ALL_FAMILIES, DEEP_FAMILIES, MAX_FPR, METHODS
+from .fraud_splits import FOLDS
+from .output import COLOURS, figure_with_axes, save_figure
+
+__all__ = [
+    "TITLES",
+    "check_same_table",
+    "draw",
+    "in_order",
+    "interval_text",
+    "read_kept",
+    "split_title",
+    "write_table",
+]
+
+TITLES = {
+    "roc_auc": "AUC",
+    "partial_auc": f"opAUC, FPR <= {MAX_FPR:g}",
+    "recall_at_fpr": f"recall at FPR {FPR:g}",
+    "brier_score": "Brier score x 1e6",
+}
+_SPLITS = {"random": "folds", "time": "the last quarter in time"}
+_WHOLE = ("repeat", "fold", "repeats", "tests", "positives", "seeds")
+_WORDS = ("split", "family", "method", "metric", "chosen", "device")
+# Files written before there were deep families do not have these: everything ran once, on a CPU.
+_BEFORE: Record = {"device": "CPU", "seeds": 1}
+
+
+def read_kept(path: Path, families: Collection[str]) -> list[Record]:
+    """The rows of an earlier result file without those of some families; none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [
+            _BEFORE | {name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)
+        ]
+    return [row for row in rows if row["family"] not in families]
+
+
+def _value(name: str, text: str) -> Any:
+    if name in _WORDS:
+        return text
+    return int(text) if name in _WHOLE else float(text)
+
+
+def in_order(rows: Sequence[Record]) -> list[Record]:
+    """Rows as if all families had run at once, all with the same columns in the same order."""
+
+    def place(row: Record) -> tuple[int, ...]:
+        return (
+            list(_SPLITS).index(row["split"]),
+            row.get("repeat", 0),
+            row.get("fold", 0),
+            ALL_FAMILIES.index(row["family"]),
+            METHODS.index(row["method"]),
+        )
+
+    names = list(rows[0])
+    return [{name: row[name] for name in names} for row in sorted(rows, key=place)]
+
+
+def check_same_table(each: Sequence[Record], table: CardFraud) -> None:
+    """An error where earlier results were not made on this table: their folds have other frauds."""
+    found: dict[tuple[str, str, int], dict[int, int]] = {}
+    for row in each:
+        if row["split"] == "random":
+            name = row["family"], row["method"], row["repeat"]
+            found.setdefault(name, {})[row["fold"]] = row["positives"]
+    frauds = int(table.y.sum())
+    for (family, _, _), folds in found.items():
+        if len(folds) == FOLDS and sum(folds.values()) != frauds:
+            raise ValueError(
+                f"the results of {family} at hand are of a table with {sum(folds.values())} frauds, but this "
+                f"one has {frauds}: write to another folder by --out"
+            )
+
+
+def write_table(path: Path, summary: Sequence[Record], table: CardFraud) -> Path:
+    """The summary as Markdown: estimate, and difference to cross entropy with its interval."""
+    intervals = sum(row["method"] != REFERENCE for row in summary)
+    lines = [
+        f"ULB card fraud: {len(table.y):,} rows ({table.duplicates:,} exact duplicates dropped), "
+        f"{int(table.y.sum())} frauds. In parentheses the difference to cross entropy in the same family, "
+        f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero. Of the {intervals} "
+        f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone."
+    ]
+    for split in _SPLITS:
+        for family in dict.fromkeys(row["family"] for row in summary):
+            rows = [row for row in summary if (row["split"], row["family"]) == (split, family)]
+            if not rows:
+                continue
+            lines += ["", f"#### {family}, {split_title(rows[0])}", ""]
+            if family in DEEP_FAMILIES:
+                lines += [_how(rows[0]), ""]
+            lines += ["| | " + " | ".join(TITLES.values()) + " |", "|---" * (len(METRICS) + 1) + "|"]
+            for method in dict.fromkeys(row["method"] for row in rows):
+                cells = [_cell(row) for row in rows if row["method"] == method]
+                lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def split_title(row: Record) -> str:
+    """What was tested, from a row of the summary.
+
+    >>> split_title({"split": "random", "repeats": 3, "tests": 12})
+    '3 times 4 folds'
+    >>> split_title({"split": "random", "repeats": 2, "tests": 5})
+    '5 folds of 2 times 4'
+    """
+    repeats, tests = row["repeats"], row["tests"]
+    if row["split"] == "time":
+        return _SPLITS["time"]
+    if tests < repeats * FOLDS:
+        return f"{tests} folds of {repeats} times {FOLDS}"
+    return f"{FOLDS} folds" if repeats == 1 else f"{repeats} times {FOLDS} folds"
+
+
+def _how(row: Record) -> str:
+    seeds = row["seeds"]
+    nets = "one net" if seeds == 1 else f"{seeds} nets with different seeds, their probabilities averaged,"
+    return f"For each loss setting {nets} on {row['device']}."
+
+
+def _cell(row: Record) -> str:
+    scale, digits = _scale(row["metric"])
+    text = f"{row['mean'] * scale:.{digits}f}"
+    return text if row["method"] == REFERENCE else f"{text} ({interval_text(row)})"
+
+
+def interval_text(row: Record) -> str:
+    """A difference with its interval, bold where zero is outside.
+
+    >>> interval_text({"metric": "roc_auc", "difference": 0.01, "low": 0.005, "high": 0.015})
+    '**+1.00** [+0.50, +1.50]'
+    """
+    scale, digits = _scale(row["metric"])
+    # Zero is added so that what rounds to zero has no minus sign.
+    gap, low, high = (
+        f"{round(row[name] * scale, digits) + 0.0:+.{digits}f}" for name in ("difference", "low", "high")
+    )
+    bold = "**" if row["low"] > 0 or row["high"] < 0 else ""
+    return f"{bold}{gap}{bold} [{low}, {high}]"
+
+
+def _scale(metric: str) -> tuple[float, int]:
+    return (1e6, 0) if metric == "brier_score" else (100, 2)
+
+
+def draw(path: Path, summary: Sequence[Record]) -> list[Path]:
+    """Differences to cross entropy with their intervals, one panel for each of two metrics and splits."""
+    panels = [(split, metric) for split in _SPLITS for metric in ("partial_auc", "recall_at_fpr")]
+    methods = [m for m in dict.fromkeys(row["method"] for row in summary) if m != REFERENCE]
+    families = list(dict.fromkeys(row["family"] for row in summary))
+    figure, axes = figure_with_axes(len(panels), width=15, height=5.2 if len(families) < 4 else 6.8)
+    apart = min(0.24, 0.8 / len(families))
+    for ax, (split, metric) in zip(axes, panels, strict=True):
+        titles = [split_title(row).removeprefix("the ") for row in summary if row["split"] == split]
+        for shift, family in enumerate(families):
+            rows = [
+                row
+                for row in summary
+                if (row["split"], row["family"], row["metric"]) == (split, family, metric)
+                and row["method"] != REFERENCE
+            ]
+            if not rows:
+                continue
+            places = np.array([methods.index(row["method"]) for row in rows])
+            gaps, low, high = (
+                np.array([row[name] for row in rows]) * 100 for name in ("difference", "low", "high")
+            )
+            ax.errorbar(
+                gaps, places + apart * (shift - (len(families) - 1) / 2), xerr=[gaps - low, high - gaps],
+                fmt="o", color=COLOURS[ALL_FAMILIES.index(family) + 1], label=family, markersize=4, capsize=2,
+            )  # fmt: skip
+        ax.axvline(0, color="#666666", linewidth=0.8)
+        ax.set_yticks(range(len(methods)), methods if ax is axes[0] else [""] * len(methods))
+        ax.invert_yaxis()
+        ax.set_title(f"{TITLES[metric]}\n{(titles or [_SPLITS[split]])[0]}", fontsize=10)
+        ax.set_xlabel("points against cross entropy")
+    # Of each family the first, in whichever panel it is.
+    drawn = {label: handle for ax in axes[::-1] for handle, label in zip(*ax.get_legend_handles_labels())}
+    figure.legend(
+        drawn.values(), drawn.keys(), loc="outside lower center", ncols=len(families), frameon=False
+    )
+    return save_figure(figure, path)
