@@ -18,6 +18,7 @@ from raresight.paper.deep.experiments import EXPERIMENTS, ablation_trials, cell_
 from raresight.paper.deep.journal import add_records, journal_path, read_records
 from raresight.paper.deep.metrics import BINARY_METRICS, CLASS_METRICS
 from raresight.paper.deep.printed import BRIER, MINORITY, TABLE2, TABLE4
+from raresight.paper.deep.report_text import claim_verdict, draws_words
 from raresight.paper.deep.results import chosen_settings, find_results, missing_lines
 from raresight.paper.deep.settings import SIZES, Setup
 from tiny_cifar import write_tiny_cifar10
@@ -46,6 +47,9 @@ def record(trial, base):
         }
         if trial.held_out:
             curve |= {f"validation_{name}": [value, value + 0.01 * sign[name], value] for name in names}
+    curve["epoch"] = list(range(1, len(next(iter(curve.values()))) + 1))
+    # The gradients of LDAM meet the limit.
+    curve["gradient_norm_max"] = [7.0 if trial.method == "LDAM-DRW" else 3.0] * len(curve["epoch"])
     facts = {"device": "H200", "precision": "bf16", "clip": 5.0, "frozen": None, "class_counts": [9, 1]}
     return {"trial": trial.to_dict(), "curve": curve, **facts}
 
@@ -98,6 +102,20 @@ def test_the_interval_of_paired_differences_by_hand():
     assert (alone.mean, alone.low, alone.high) == (1.0, -math.inf, math.inf)
     assert math.isnan(estimate({}).mean)
     assert paired({(0, 0): 1.0, (0, 1): 2.0}, {(0, 1): 1.5}).mean == 0.5
+
+
+def test_draws_that_differ_are_found():
+    # Within-draw variance 1 with 4 degrees of freedom; F(1, 4) is 7.709 at 95 %.
+    near = estimate({(0, 0): -1.0, (0, 1): 0.0, (0, 2): 1.0, (1, 0): 1.0, (1, 1): 2.0, (1, 2): 3.0})
+    assert near.by_draw == (0.0, 2.0)
+    # Between the draws: 3 (1 + 1) = 6 < 7.709; a little further apart, 3 (1.15^2 + 1.15^2) = 7.935.
+    assert not near.draws_differ
+    far = estimate({(0, 0): -1.0, (0, 1): 0.0, (0, 2): 1.0, (1, 0): 1.3, (1, 1): 2.3, (1, 2): 3.3})
+    assert far.draws_differ
+    assert claim_verdict(far, "roc_auc").endswith("and it depends on the draw")
+    assert draws_words(far, "roc_auc") == "; by draw +0.00, +230.00"
+    assert draws_words(near, "roc_auc") == ""
+    assert not estimate({(0, 0): 1.0, (0, 1): 2.0}).draws_differ
 
 
 def test_the_papers_numbers_are_copied_right():
@@ -154,6 +172,10 @@ def test_table2_from_a_journal(tmp_path):
     assert "The largest rate tried, 0.02, was chosen 27 times of 27." in text
     assert "| 74.00 ± 1.00 | 86.41 ± 0.06 | -21.5 SE |" in text
     assert "Not trained yet" not in text
+    # In short: all draws, the first alone (luck 0 on average), the paper's setting and the paper.
+    assert "|  | TBL+LA | 78.50 (**+3.00** [+2.66, +3.34]) | 73.00 | 75.00 ± " in text
+    assert "trainings with a larger norm in a judged epoch: LDAM-DRW 18 of 18 (largest 7)." in text
+    assert "Nets are judged after epochs 1, 2, 3: a best epoch is the best of these." in text
     result = find_results(EXPERIMENTS["table2"], SHORT, finished, "final")[0]
     assert {one.lr for one in chosen_settings(result, finished, "validation").values()} == {0.02}
     assert {one.lr for one in chosen_settings(result, finished, "test").values()} == {0.002}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from .estimates import LEVEL, Estimate
 from .methods import REFERENCE
 from .metrics import is_better
-from .report_text import claim_verdict, number
+from .report_text import claim_verdict, draws_words, number
 from .results import Result
 
 __all__ = ["beats_every_rival", "gain_grows", "rivals_do_not_improve"]
@@ -33,7 +34,8 @@ def beats_every_rival(results: Sequence[Result], metric: str, title: str, when: 
         for own in OURS:
             gap = result.difference(own, best, metric, when)
             shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
-            parts.append(f"{own} {shown} [{low}, {high}]: {claim_verdict(gap, metric)}")
+            draws = draws_words(gap, metric)
+            parts.append(f"{own} {shown} [{low}, {high}]{draws}: {claim_verdict(gap, metric)}")
         lines.append(
             f"TBL has the best {title} ({_NAMES[result.role]}, {result.cell}, {result.epochs} epochs); "
             f"against the best rival, {best}: {'; '.join(parts)}."
@@ -53,7 +55,7 @@ def gain_grows(results: Sequence[Result], metric: str, title: str) -> list[str]:
         verdict = "cannot be told"
         if rare.epochs != common.epochs:
             verdict += ", the lengths differ"
-        elif abs(change) > 2 * error:
+        elif abs(change) > _quantile(ends) * error:
             verdict = "held" if change > 0 else "the opposite"
         lines.append(
             f"{own}'s gain in {title} over {REFERENCE} grows as rho falls ({_NAMES[rare.role]}): "
@@ -65,19 +67,35 @@ def gain_grows(results: Sequence[Result], metric: str, title: str) -> list[str]:
     return lines
 
 
+def _quantile(ends: Sequence[Estimate]) -> float:
+    """Of Student's t for the difference of two means, by Welch and Satterthwaite."""
+    from scipy.special import stdtrit
+
+    squares = [end.error**2 for end in ends]
+    spread = sum(
+        square**2 / (end.count - len(end.by_draw)) for square, end in zip(squares, ends, strict=True)
+    )
+    freedom = sum(squares) ** 2 / spread if spread > 0 else math.inf
+    return float(stdtrit(min(freedom, 1e6), (1 + LEVEL) / 2))
+
+
 def rivals_do_not_improve(results: Sequence[Result], metric: str, title: str) -> list[str]:
     """Whether any rival is better than CE+LA, a line for each cell."""
     lines = []
     for result in results:
-        found, is_better_somewhere = [], False
+        found, verdict = [], "held"
         for method in ("Focal+LA", "LDAM-DRW", "Poly+LA", "VS"):
             gap = result.difference(method, REFERENCE, metric, "last")
-            if gap.low > 0 or gap.high < 0:
-                found.append(f"{method} {number(metric, gap.mean, sign=True)}")
-                is_better_somewhere |= claim_verdict(gap, metric) == "held"
-        text = ", ".join(found) if found else "none"
+            if gap.low > 0 or gap.high < 0 or gap.draws_differ:
+                found.append(f"{method} {number(metric, gap.mean, sign=True)}{draws_words(gap, metric)}")
+                if claim_verdict(gap, metric).startswith("held"):
+                    verdict = "the opposite"
+                elif gap.draws_differ and verdict == "held":
+                    verdict = "held on average, and it depends on the draw"
+        text = " / ".join(found) if found else "none"
         lines.append(
             f"Rivals do not improve on {REFERENCE} in {title} ({_NAMES[result.role]}, {result.cell}); those "
-            f"whose interval leaves out zero: {text}: {'the opposite' if is_better_somewhere else 'held'}."
+            "whose interval leaves out zero, or whose draws differ: "
+            f"{text}: {verdict}."
         )
     return lines

@@ -26,10 +26,12 @@ def digest(
         column: What is shown of the chosen settings, with its difference to CE+LA.
         paper_column: What is shown of the paper's setting; the paper's number is of the same metric.
         final: Results at the chosen settings.
-        paper: Results at the paper's setting.
+        paper: Results at the paper's setting, of the first draw.
     """
+    has_draws = any(len(result.experiment.draws) > 1 for result in final)
     titles = (
         *("task", "method", f"chosen on validation: {column.title}"),
+        *(["the same, first draw alone"] if has_draws else []),
         *(f"the paper's setting: {paper_column.title}", "the paper", "apart"),
     )
     lines = [DIGEST_TITLE, "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
@@ -42,9 +44,18 @@ def digest(
             first = "" if chosen is None else cell_text(chosen, method, column)
             rest = ["", "", ""] if fixed is None else _beside(printed, fixed, method, paper_column)
             words = method_words(chosen, method) if chosen else method
-            lines.append(f"| {task} | {words} | {first} | {' | '.join(rest)} |")
+            # The paper's setting is trained on the first draw: this is what it can be compared with.
+            alone = [_first_draw(chosen, method, column)] if has_draws else []
+            lines.append(f"| {' | '.join([task, words, first, *alone, *rest])} |")
             task = ""
     return lines
+
+
+def _first_draw(result: Result | None, method: str, column: Column) -> str:
+    if result is None:
+        return ""
+    found = result.mean(method, column.metric, column.when).by_draw
+    return number(column.metric, found[0]) if found else "-"
 
 
 def _beside(printed: Table, result: Result, method: str, column: Column) -> list[str]:

@@ -24,6 +24,9 @@ class Estimate:
         low: Lower end of the interval.
         high: Upper end.
         count: Trainings.
+        by_draw: The mean of each draw.
+        draws_differ: Whether the means of the draws are further apart than their trainings allow, by an F
+            test at the level of the interval. A mean difference between methods then depends on the draw.
     """
 
     mean: float
@@ -32,6 +35,8 @@ class Estimate:
     low: float
     high: float
     count: int
+    by_draw: tuple[float, ...] = ()
+    draws_differ: bool = False
 
 
 def estimate(values: Values) -> Estimate:
@@ -39,7 +44,8 @@ def estimate(values: Values) -> Estimate:
 
     The draws (which categories are positive, which rows are rare) are held fixed: with n trainings in S draws
     the variance is pooled within draws, s^2 = sum (x - mean of its draw)^2 / (n - S), and the interval is
-    mean +- t(n - S) s / sqrt(n). Two draws could not tell how much draws matter.
+    mean +- t(n - S) s / sqrt(n). Two draws could not tell how much draws matter in general, but they can
+    tell that it does: F = sum_d n_d (mean_d - mean)^2 / ((S - 1) s^2).
 
     Example:
         >>> found = estimate({(0, 0): 1.0, (0, 1): 3.0, (1, 0): 11.0, (1, 1): 13.0})
@@ -57,13 +63,21 @@ def estimate(values: Values) -> Estimate:
     freedom = count - len(draws)
     if freedom < 1:
         return Estimate(mean, math.nan, math.nan, -math.inf, math.inf, count)
-    from scipy.special import stdtrit
+    from scipy.special import fdtri, stdtrit
 
-    squares = math.fsum((x - math.fsum(own) / len(own)) ** 2 for own in draws.values() for x in own)
+    means = {draw: math.fsum(own) / len(own) for draw, own in sorted(draws.items())}
+    squares = math.fsum((x - means[draw]) ** 2 for draw, own in draws.items() for x in own)
     deviation = math.sqrt(squares / freedom)
     error = deviation / math.sqrt(count)
     half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
-    return Estimate(mean, deviation, error, mean - half, mean + half, count)
+    between = math.fsum(len(own) * (means[draw] - mean) ** 2 for draw, own in draws.items())
+    differ = (
+        len(draws) > 1
+        and between > float(fdtri(len(draws) - 1, freedom, LEVEL)) * (len(draws) - 1) * deviation**2
+    )
+    return Estimate(
+        mean, deviation, error, mean - half, mean + half, count, tuple(means.values()), bool(differ)
+    )
 
 
 def paired(values: Values, reference: Values) -> Estimate:

@@ -201,7 +201,7 @@ def markdown(
         for result in final:
             lines += ["", f"**{cell_title(result)}**", "", *_final_table(report, result, finished)]
     if paper:
-        lines += ["", "#### The paper's own setting", "", _paper_words()]
+        lines += ["", "#### The paper's own setting", "", f"{_paper_words()} {_clip_words(paper)}"]
         for result in paper:
             lines += ["", f"**{cell_title(result)}**", "", *_paper_table(report, result)]
     if missing:
@@ -230,8 +230,35 @@ def _protocol_words(report: Report, final: Sequence[Result]) -> str:
         f"difference to {REFERENCE}, paired by draw and seed, with its {LEVEL:.0%} interval for these draws; "
         f"**bold** where that leaves out zero. Of the {intervals} intervals about "
         f"{intervals * (1 - LEVEL):.0f} would be bold by chance alone. Trained on {record['device']}, "
-        f"{record['precision']}, gradient norms clipped at {record['clip']:g}. The largest rate tried, "
-        f"{largest:g}, was chosen {rates.count(largest)} times of {len(rates)}."
+        f"{record['precision']}. The largest rate tried, {largest:g}, was chosen {rates.count(largest)} "
+        f"times of {len(rates)}. {_epochs_words(final)} {_clip_words(final)}"
+    )
+
+
+def _epochs_words(results: Sequence[Result]) -> str:
+    epochs = next(iter(results[0].records.values()))[0]["curve"]["epoch"]
+    return f"Nets are judged after epochs {', '.join(map(str, epochs))}: a best epoch is the best of these."
+
+
+def _clip_words(results: Sequence[Result]) -> str:
+    """Whose gradients were clipped: a limit that meets some losses only is part of the comparison."""
+    clip = next(iter(results[0].records.values()))[0]["clip"]
+    counts: dict[str, list[bool]] = {}
+    largest: dict[str, float] = {}
+    for result in results:
+        for method, records in result.records.items():
+            for record in records:
+                norm = max((x for x in record["curve"]["gradient_norm_max"] if x is not None), default=0.0)
+                counts.setdefault(method, []).append(norm > clip)
+                largest[method] = max(largest.get(method, 0.0), norm)
+    met = [
+        f"{method} {sum(above)} of {len(above)} (largest {largest[method]:.3g})"
+        for method, above in counts.items()
+        if any(above)
+    ]
+    return (
+        f"Gradient norms are clipped at {clip:g}, which the paper does not say it did; trainings with a "
+        f"larger norm in a judged epoch: {', '.join(met) if met else 'none'}."
     )
 
 

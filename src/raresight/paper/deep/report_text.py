@@ -17,6 +17,7 @@ __all__ = [
     "cell_text",
     "cell_title",
     "claim_verdict",
+    "draws_words",
     "method_words",
     "number",
     "printed_cells",
@@ -54,7 +55,14 @@ def cell_text(result: Result, method: str, column: Column) -> str:
     gap = result.difference(method, REFERENCE, column.metric, column.when)
     shown, low, high = (number(column.metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
     mark = "**" if gap.low > 0 or gap.high < 0 else ""
-    return f"{text} ({mark}{shown}{mark} [{low}, {high}])"
+    return f"{text} ({mark}{shown}{mark} [{low}, {high}]{draws_words(gap, column.metric)})"
+
+
+def draws_words(gap: Estimate, metric: str) -> str:
+    """The difference of each draw, where they differ; else nothing."""
+    if not gap.draws_differ:
+        return ""
+    return f"; by draw {', '.join(number(metric, mean, sign=True) for mean in gap.by_draw)}"
 
 
 def number(metric: str, value: float, *, sign: bool = False) -> str:
@@ -70,9 +78,13 @@ def number(metric: str, value: float, *, sign: bool = False) -> str:
 
 
 def claim_verdict(gap: Estimate, metric: str) -> str:
-    """Whether a difference is an improvement: "held", "the opposite" or "cannot be told"."""
+    """Whether a difference is an improvement: "held", "the opposite" or "cannot be told".
+
+    Where the draws of the task differ, it says so.
+    """
     low, high = (gap.low, gap.high) if is_better(metric, 1.0, 0.0) else (-gap.high, -gap.low)
-    return "held" if low > 0 else "the opposite" if high < 0 else "cannot be told"
+    found = "held" if low > 0 else "the opposite" if high < 0 else "cannot be told"
+    return f"{found}, and it depends on the draw" if gap.draws_differ else found
 
 
 def settings_name(role: str) -> str:
