@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "against",
     "judged",
     "mean_difference",
+    "quantile",
     "summarised",
 ]
 
@@ -54,12 +56,15 @@ def against(y: NDArray[Any], found: Scores, reference: Scores) -> Iterator[Recor
     for metric, params in METRICS.items():
         kind = "probability" if metric == "brier_score" else "score"
         pair = compare(metric, y, getattr(found, kind), getattr(reference, kind), level=LEVEL, **params)
-        deviation = (pair.high - pair.low) / (2 * _quantile())
+        deviation = (pair.high - pair.low) / (2 * quantile())
         yield {"metric": metric, "difference": pair.difference, "variance": deviation**2}
 
 
 def summarised(each: Sequence[Record], pairs: Sequence[Record]) -> list[Record]:
     """Means over all splits of a kind, with the interval of the difference to cross entropy.
+
+    The interval is that of `mean_difference`. The split by time is drawn once: its interval has the draw of
+    the test rows alone, not the luck of training.
 
     Args:
         each: A row for each split, family and method: `split`, `repeat`, `fold`, `family`, `method`, what
@@ -101,6 +106,17 @@ def mean_difference(gaps: Sequence[Record]) -> dict[str, float]:
     The folds of one repetition test disjoint rows, so their variances add. All R repetitions test the *same*
     rows, so that part does not shrink with R, only the luck of splitting and training does (the second
     term, which one repetition cannot see).
+
+    That term L = var_r(d_r) / R has R - 1 degrees of freedom, the first term V as many as there are rows,
+    taken as infinitely many. The quantile is Student's, by Satterthwaite with
+
+        (V + L)^2 / (L^2 / (R - 1))
+
+    degrees of freedom: never fewer than R - 1, and the normal quantile where L is 0.
+
+    >>> gaps = [{"repeat": repeat, "difference": gap, "variance": 0.0} for repeat, gap in enumerate((0, 1, 2))]
+    >>> round(mean_difference(gaps)["high"] - 1.0, 3)  # t(2) = 4.303 times sqrt(1 / 3)
+    2.484
     """
     means, variances = [], []
     for repeat in dict.fromkeys(row["repeat"] for row in gaps):
@@ -109,7 +125,8 @@ def mean_difference(gaps: Sequence[Record]) -> dict[str, float]:
         variances.append(sum(row["variance"] for row in mine) / len(mine) ** 2)
     by_chance = float(np.var(means, ddof=1)) / len(means) if len(means) > 1 else 0.0
     gap, variance = float(np.mean(means)), float(np.mean(variances)) + by_chance
-    half = _quantile() * float(np.sqrt(variance))
+    freedom = variance**2 / (by_chance**2 / (len(means) - 1)) if by_chance > 0 else math.inf
+    half = quantile(freedom) * float(np.sqrt(variance))
     return {"difference": gap, "low": gap - half, "high": gap + half}
 
 
@@ -117,7 +134,13 @@ def _name(row: Record) -> tuple[str, str, str]:
     return row["split"], row["family"], row["method"]
 
 
-def _quantile() -> float:
-    from scipy.special import ndtri
+def quantile(freedom: float = math.inf) -> float:
+    """How many standard errors an interval reaches to either side: Student's quantile.
 
-    return float(ndtri((1 + LEVEL) / 2))
+    >>> round(quantile(), 3), round(quantile(4), 3)
+    (1.96, 2.776)
+    """
+    from scipy.special import ndtri, stdtrit
+
+    chance = (1 + LEVEL) / 2
+    return float(ndtri(chance) if math.isinf(freedom) else stdtrit(freedom, chance))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,10 @@ from .output import COLOURS, figure_with_axes, save_figure
 
 __all__ = [
     "TITLES",
-    "check_same_table",
     "draw",
     "in_order",
     "interval_text",
-    "read_kept",
+    "read_results",
     "split_title",
     "write_table",
 ]
@@ -39,15 +38,14 @@ _WORDS = ("split", "family", "method", "metric", "chosen", "device")
 _BEFORE: Record = {"device": "CPU", "seeds": 1}
 
 
-def read_kept(path: Path, families: Collection[str]) -> list[Record]:
-    """The rows of an earlier result file without those of some families; none where there is no file."""
+def read_results(path: Path) -> list[Record]:
+    """The rows of an earlier result file; none where there is no file."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
-        rows = [
+        return [
             _BEFORE | {name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)
         ]
-    return [row for row in rows if row["family"] not in families]
 
 
 def _value(name: str, text: str) -> Any:
@@ -70,22 +68,6 @@ def in_order(rows: Sequence[Record]) -> list[Record]:
 
     names = list(rows[0])
     return [{name: row[name] for name in names} for row in sorted(rows, key=place)]
-
-
-def check_same_table(each: Sequence[Record], table: CardFraud) -> None:
-    """An error where earlier results were not made on this table: their folds have other frauds."""
-    found: dict[tuple[str, str, int], dict[int, int]] = {}
-    for row in each:
-        if row["split"] == "random":
-            name = row["family"], row["method"], row["repeat"]
-            found.setdefault(name, {})[row["fold"]] = row["positives"]
-    frauds = int(table.y.sum())
-    for (family, _, _), folds in found.items():
-        if len(folds) == FOLDS and sum(folds.values()) != frauds:
-            raise ValueError(
-                f"the results of {family} at hand are of a table with {sum(folds.values())} frauds, but this "
-                f"one has {frauds}: write to another folder by --out"
-            )
 
 
 def write_table(path: Path, summary: Sequence[Record], table: CardFraud) -> Path:
