@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 __all__ = [
@@ -163,7 +164,7 @@ class Trial:
     epochs: int
     role: str
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The trial as a text that is the same for the same trial, in every process and version."""
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
@@ -183,7 +184,8 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {**asdict(self), "parameters": dict(self.parameters)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "parameters": dict(self.parameters)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Trial:
