@@ -244,8 +244,8 @@ def paper(
     families: Annotated[
         str | None,
         typer.Option(
-            help="fraud: families, such as linear,xgboost,lightgbm, or deep for tabnet,tabm. Others keep the "
-            "results that the folder has."
+            help="fraud: families, such as linear,xgboost,lightgbm, or deep for tabnet,tabm: these take "
+            "hours without a GPU. Others keep the results that the folder has."
         ),
     ] = None,
     methods: Annotated[str | None, typer.Option(help="fraud: methods, such as 'cross entropy,TBL'.")] = None,
@@ -278,7 +278,7 @@ def paper(
     ] = None,
     stack: Annotated[int | None, typer.Option(help="nets: the most that are trained as one.")] = None,
     results_only: Annotated[
-        bool, typer.Option("--results-only", help="nets: train nothing, show the results at hand.")
+        bool, typer.Option("--results-only", help="fraud and nets: train nothing, show the results at hand.")
     ] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="nets: only print how many are trained and how long it takes.")
@@ -287,10 +287,14 @@ def paper(
     """Write a table or figure of the paper: its numbers, and a picture of them."""
     from .paper import DEEP_NAMES, NAMES, reproduce
 
+    rhos = None if rho is None else _listed_numbers("--rho", rho)
+    if stack is not None and stack < 1:
+        raise ValueError(f"--stack must be at least 1, but is {stack}")
     if plan and name == "fraud":
         from .paper.fraud_deep import plan_text as fraud_plan
 
-        typer.echo(fraud_plan(seeds=net_seeds, repeats=repeats, epochs=net_epochs))
+        nets = _listed(families or "deep")
+        typer.echo(fraud_plan(nets, seeds=net_seeds, repeats=repeats, epochs=net_epochs))
         return
     if plan:
         if name not in DEEP_NAMES:
@@ -299,19 +303,19 @@ def paper(
         from .paper.deep.settings import Setup, size_of
 
         setup = Setup(dataset or "cifar10", size_of(size or "short"))
-        typer.echo(plan_text([DEEP_NAMES[name]], setup, stack or STACK))
+        typer.echo(plan_text([DEEP_NAMES[name]], setup, STACK if stack is None else stack, rhos))
         return
     options: dict[str, object] = {"data": data} if data is not None else {}
     for option, text in (("dataset", dataset), ("size", size), ("device", device)):
         if text is not None:
             options[option] = text
-    if rho is not None:
-        options["rhos"] = [float(item) for item in rho.split(",")]
+    if rhos is not None:
+        options["rhos"] = rhos
     if results_only:
         options["results_only"] = True
     for option, given in (("families", families), ("methods", methods)):
         if given is not None:
-            options[option] = [item.strip() for item in given.split(",")]
+            options[option] = _listed(given)
     numbers = (
         *(("jobs", jobs), ("repeats", repeats), ("net_seeds", net_seeds), ("net_epochs", net_epochs)),
         *(("minutes", minutes), ("stack", stack)),
@@ -366,6 +370,17 @@ def main() -> None:
             raise
         Console(stderr=True).print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
         sys.exit(1)
+
+
+def _listed(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")]
+
+
+def _listed_numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(item) for item in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{option} must be numbers such as 0.01,0.05, but is {text!r}") from None
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

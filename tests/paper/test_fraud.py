@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import csv
+import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from raresight.data import read_card_fraud
+from raresight.data import CardFraud, read_card_fraud, sample_path
 from raresight.paper import reproduce
 from raresight.paper.fraud_measures import METRICS, summarised
 from raresight.paper.fraud_methods import METHODS, SETTINGS, booster, prior_shift, run_method, undersampled
+from raresight.paper.fraud_report import read_results, write_table
 from raresight.paper.fraud_splits import splits
 
 
@@ -52,9 +57,9 @@ def read(path):
 def test_every_file_is_written(results):
     paths, told = results
     assert [path.name for path in paths] == [
-        "fraud_splits.csv", "fraud.csv", "fraud.md", "fraud.svg", "fraud.png",
+        "fraud_splits.csv", "fraud.csv", "fraud.md", "fraud.svg", "fraud.png", "fraud_about.json",
     ]  # fmt: skip
-    assert all(path.stat().st_size > 100 for path in paths)
+    assert all(path.stat().st_size > 70 for path in paths)
     assert told[-1].startswith("27 of 27: linear, undersampling, time")
 
 
@@ -125,7 +130,11 @@ def test_repetitions_test_the_same_rows_again():
     assert same["high"] - same["difference"] == pytest.approx(1.959964 * np.sqrt(1.0))
     other = summarised(*measured([(1.0,) * 4, (2.0,) * 4, (6.0,) * 4]))[0]
     assert other["difference"] == 3.0
-    assert other["high"] - other["difference"] == pytest.approx(1.959964 * np.sqrt(1.0 + 7.0 / 3))
+    # Three repetitions know their luck with two degrees of freedom: (1 + 7/3)^2 / ((7/3)^2 / 2) in all.
+    freedom = (10 / 3) ** 2 / ((7 / 3) ** 2 / 2)
+    assert other["high"] - other["difference"] == pytest.approx(
+        stats.t.ppf(0.975, freedom) * np.sqrt(1.0 + 7.0 / 3)
+    )
 
 
 def test_repetitions_are_drawn_anew_and_from_the_seed(table):
@@ -173,7 +182,7 @@ def test_undersampling_and_its_correction():
 def test_bad_requests_are_refused(table, tmp_path):
     with pytest.raises(ValueError, match="--data"):
         reproduce("fraud", tmp_path)
-    with pytest.raises(ValueError, match="unknown 'forest'"):
+    with pytest.raises(ValueError, match="unknown family 'forest'"):
         reproduce("fraud", tmp_path, data=table, families=["forest"])
     with pytest.raises(ValueError, match="repeats must be at least 1"):
         reproduce("fraud", tmp_path, data=table, repeats=0)
@@ -181,6 +190,101 @@ def test_bad_requests_are_refused(table, tmp_path):
         booster("forest", "crossentropy", 0)
     with pytest.raises(ValueError, match="table1 takes no data"):
         reproduce("table1", tmp_path, data=table)
+
+    with pytest.raises(ValueError, match="minutes are of the nets, not of linear"):
+        reproduce("fraud", tmp_path, data=table, families=["tabm", "linear"], minutes=1.0)
+
+
+def copied(results, to):
+    for path in results[0]:
+        shutil.copy(path, to)
+    return {path.name: path.read_bytes() for path in to.iterdir()}
+
+
+def test_results_of_another_table_or_seed_are_refused(results, table, tmp_path):
+    before = copied(results, tmp_path)
+    quick = {"methods": ["undersampling"], "repeats": 2, "jobs": 1}
+    frame = pd.read_csv(table)
+    # As many rows and frauds, and all that the folder has would be written anew.
+    frame["V3"] += 1
+    frame.to_csv(tmp_path / "shifted.csv", index=False)
+    with pytest.raises(ValueError, match=r"but this one has other values: write to another folder by --out"):
+        reproduce("fraud", tmp_path, data=tmp_path / "shifted.csv", families=["linear"], jobs=1)
+    # As many frauds, fewer rows.
+    kept = pd.concat([frame[frame["Class"] == 1], frame[frame["Class"] == 0][:2000]])
+    kept.to_csv(tmp_path / "fewer.csv", index=False)
+    frauds = int(frame["Class"].sum())
+    with pytest.raises(
+        ValueError, match=rf"4,000 rows, {frauds} frauds, but this one has {len(kept):,} rows"
+    ):
+        reproduce("fraud", tmp_path, data=tmp_path / "fewer.csv", families=["xgboost"], **quick)
+    with pytest.raises(ValueError, match="are of seed 0, but this run has seed 1: write to another folder"):
+        reproduce("fraud", tmp_path, 1, data=table, families=["linear"], **quick)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    about = json.loads(before["fraud_about.json"])
+    assert (about["rows"], about["frauds"], about["seed"]) == (4000, frauds, 0)
+
+
+def test_older_folders_say_their_table_on_the_page(results, table, tmp_path):
+    copied(results, tmp_path)
+    (tmp_path / "fraud_about.json").unlink()
+    quick = {"families": ["linear"], "methods": ["undersampling"], "repeats": 2, "jobs": 1}
+    with pytest.raises(ValueError, match="are of seed 0"):
+        reproduce("fraud", tmp_path, 1, data=table, **quick)
+    reproduce("fraud", tmp_path, data=table, results_only=True)
+    (tmp_path / "fraud_about.json").unlink()
+    (tmp_path / "fraud.md").unlink()
+    with pytest.raises(ValueError, match="do not say of which table they are"):
+        reproduce("fraud", tmp_path, data=table, **quick)
+
+
+def test_the_sample_does_not_overwrite_the_committed_results(tmp_path):
+    # Both have 473 frauds.
+    committed = Path(__file__).parents[2] / "results"
+    for name in ("fraud_splits.csv", "fraud.csv", "fraud.md"):
+        shutil.copy(committed / name, tmp_path)
+    with pytest.raises(ValueError, match=r"283,726 rows, 473 frauds, but this one has 49,135 rows"):
+        reproduce("fraud", tmp_path, data=sample_path())
+
+
+def test_the_committed_page_is_of_the_committed_numbers(tmp_path):
+    committed = Path(__file__).parents[2] / "results"
+    y = np.repeat([1, 0], [473, 283_726 - 473])
+    table = CardFraud(np.empty((len(y), 0)), y, np.empty(0), duplicates=1081)
+    page = write_table(tmp_path / "fraud.md", read_results(committed / "fraud.csv"), table)
+    assert page.read_text() == (committed / "fraud.md").read_text()
+
+
+def test_methods_not_asked_for_are_kept(results, table, tmp_path):
+    copied(results, tmp_path)
+    reproduce(
+        "fraud", tmp_path, data=table, families=["linear"], methods=["class weights"], repeats=2, jobs=1
+    )
+    for name in ("fraud_splits.csv", "fraud.csv"):
+        before, after = read(next(path for path in results[0] if path.name == name)), read(tmp_path / name)
+        assert {row["method"] for row in after} == {
+            "cross entropy", "TBL", "undersampling", "class weights"
+        }  # fmt: skip
+        others = [row for row in after if row["method"] not in ("cross entropy", "class weights")]
+        assert others == [row for row in before if row["method"] != "cross entropy"]
+    with pytest.raises(ValueError, match=r"linear with TBL at hand are of 2 repetitions.* --repeats"):
+        reproduce("fraud", tmp_path, data=table, families=["linear"], methods=["poly"], repeats=1, jobs=1)
+
+
+def test_results_only_fits_nothing(results, table, tmp_path):
+    before = copied(results, tmp_path)
+    told = []
+    shown = {"data": table, "results_only": True, "repeats": 2}
+    reproduce("fraud", tmp_path, 0, told.append, **shown)
+    assert told == []
+    for name in ("fraud_splits.csv", "fraud.csv", "fraud.md", "fraud_about.json"):
+        assert (tmp_path / name).read_bytes() == before[name]
+    with pytest.raises(ValueError, match="has no result of xgboost: fit it, without --results-only"):
+        reproduce("fraud", tmp_path, families=["linear", "xgboost"], **shown)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="has no result of linear"):
+        reproduce("fraud", tmp_path / "empty", **shown)
+    assert list((tmp_path / "empty").iterdir()) == []
 
 
 def test_command_tells_how_far_it_is(table, tmp_path):

@@ -30,6 +30,7 @@ _FRAUD_OPTIONS = (
     "device",
     "net_seeds",
     "net_epochs",
+    "minutes",
     "results_only",
 )
 _DEEP_OPTIONS = (
@@ -48,8 +49,8 @@ def reproduce(
     """Write one table or figure of the paper under `out`; `tell` hears how far it is.
 
     Options are those of the part: `data`, `families`, `methods`, `jobs`, `repeats`, `device`, `net_seeds`,
-    `net_epochs` and `results_only` of `fraud`; `data`, `dataset`, `size`, `minutes`, `device`, `stack`,
-    `rhos` and `results_only` of those with nets alone.
+    `net_epochs`, `minutes` and `results_only` of `fraud`; `data`, `dataset`, `size`, `minutes`, `device`,
+    `stack`, `rhos` and `results_only` of those with nets alone.
     """
     if name not in (*NAMES, *NAMES_WITH_DATA):
         known = ", ".join((*NAMES, *NAMES_WITH_DATA))

@@ -6,7 +6,8 @@ that, on the last quarter in time. Parameters are chosen inside the training row
 cross-validation, or for the deep families (`deep` stands for TabNet and TabM) by rows that are held out.
 Differences to cross entropy are paired: both methods score the same rows.
 
-A family that is not asked for keeps its place: its earlier results are read from the folder.
+What is not asked for keeps its place: its earlier results are read from the folder. These must be of the same
+table and seed.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from ..data import CardFraud, read_card_fraud
+from .fraud_about import check_same_run, write_about
 from .fraud_measures import REFERENCE, Record, against, judged, summarised
-from .fraud_methods import ALL_FAMILIES, DEEP_FAMILIES, FAMILIES, METHODS, Scores, run_method
-from .fraud_report import check_same_table, draw, in_order, read_kept, write_table
+from .fraud_methods import DEEP_FAMILIES, FAMILIES, METHODS, Scores, families_of, run_method
+from .fraud_report import draw, in_order, read_results, write_table
 from .fraud_splits import REPEATS, Key, Rows, luck, splits
 from .output import write_rows
 
@@ -30,16 +32,19 @@ def run(
     seed: int = 0,
     tell: Callable[[str], None] = lambda message: None,
     data: Path | None = None,
-    families: Sequence[str] = FAMILIES,
+    families: Sequence[str] | None = None,
     methods: Sequence[str] = METHODS,
     jobs: int | None = None,
     repeats: int = REPEATS,
     device: str = "auto",
     net_seeds: int | None = None,
     net_epochs: int | None = None,
+    minutes: float | None = None,
     results_only: bool = False,
 ) -> list[Path]:
     """Fit every method on every split, write `fraud_splits.csv`, `fraud.csv`, `fraud.md` and a figure.
+
+    `fraud_about.json` says of which table and seed they are; those of others are refused.
 
     With deep families also `fraud_rivals.csv` and `fraud_rivals.md`, TBL against each rival beside the
     paper's numbers.
@@ -49,55 +54,104 @@ def run(
         seed: Of splits and fits.
         tell: Hears how far it is.
         data: The fraud table.
-        families: Which run; `deep` is all nets. Others keep the results that the folder has.
-        methods: Which; cross entropy always. Nets are trained with all losses at once, whichever are shown.
+        families: Which run; `deep` is all nets, None those without nets. Others keep the results that the
+            folder has.
+        methods: Which; cross entropy always. Others keep the results that the folder has. Nets are trained
+            with all losses at once, whichever are shown.
         jobs: So many methods run at once, each in one thread; None for as many as there are cores. Nets
             run alone.
         repeats: How often the stratified folds are drawn.
         device: Where nets are trained; "auto" is a GPU if there is one.
         net_seeds: Nets of each loss setting; None for the family's own number.
         net_epochs: The most that they are trained; None for the family's own number.
-        results_only: Train no nets, show those that the journal has (`deep/fraud.jsonl` in the folder).
+        minutes: Stop the training of nets before so many have passed; called again, it goes on.
+        results_only: Fit and train nothing: show what the folder has, of nets what their journal has
+            (`deep/fraud.jsonl` in the folder).
     """
     if data is None:
         raise ValueError(
             "fraud needs the card-fraud table: raresight paper fraud --data creditcard.csv (published by the "
             "Machine Learning Group of ULB as 'Credit Card Fraud Detection')"
         )
-    chosen = [family for given in families for family in (DEEP_FAMILIES if given == "deep" else (given,))]
-    for given, known in ((chosen, ALL_FAMILIES), (methods, METHODS)):
-        unknown = [name for name in given if name not in known]
-        if unknown:
-            raise ValueError(f"unknown {unknown[0]!r}; known are {', '.join(known)}")
+    chosen = families_of(FAMILIES if families is None else families)
+    unknown = [method for method in methods if method not in METHODS]
+    if unknown:
+        raise ValueError(f"unknown method {unknown[0]!r}; known are {', '.join(METHODS)}")
+    plain = [family for family in chosen if family in FAMILIES]
+    nets = [family for family in chosen if family in DEEP_FAMILIES]
+    if minutes is not None and plain:
+        raise ValueError(f"minutes are of the nets, not of {plain[0]}: give --families deep, or no --minutes")
     table = read_card_fraud(data)
     rows_of = splits(table, seed, repeats)
-    kept_each = read_kept(out / "fraud_splits.csv", chosen)
-    check_same_table(kept_each, table)
+    at_hand = read_results(out / "fraud_splits.csv")
+    check_same_run(out, at_hand, table, seed)
     shown = [REFERENCE, *(method for method in methods if method != REFERENCE)]
-    plain = [family for family in chosen if family in FAMILIES]
+    if results_only:
+        _check_at_hand(out, at_hand, plain, is_any_enough=families is None)
+        plain = []
+    replaced = {(family, method) for family in plain for method in shown}
+    # The journal has all methods of a net, so that none is kept that was trained in another way.
+    replaced |= {(family, method) for family in nets for method in METHODS}
+    kept = [row for row in at_hand if (row["family"], row["method"]) not in replaced]
+    _check_same_splits(kept, plain, list(rows_of))
     each, pairs = _fitted(table, plain, shown, rows_of, seed, jobs, tell)
-    nets = [family for family in chosen if family in DEEP_FAMILIES]
     rivals: list[Path] = []
     if nets:
-        from .fraud_nets import JOURNAL, finished_cells, net_setups, train_cells
+        from .fraud_nets import JOURNAL, cells_of_others, finished_cells, net_setups, train_cells
         from .fraud_nets_report import net_rows, write_net_rivals
 
         journal, setups = out / "deep" / JOURNAL, net_setups(nets, net_seeds, net_epochs)
         if not results_only:
-            train_cells(table, journal, setups, seed=seed, repeats=repeats, device=device, tell=tell)
+            train_cells(
+                table, journal, setups, seed=seed, repeats=repeats, device=device, minutes=minutes, tell=tell
+            )
         found = finished_cells(journal, setups, list(rows_of), table, seed)
-        net_each, net_pairs = net_rows(found, shown)
+        shown_before = {(row["family"], row["method"]) for row in at_hand}
+        net_each, net_pairs = net_rows(
+            found, {*shown_before, *((family, method) for family in nets for method in shown)}
+        )
         each, pairs = each + net_each, pairs + net_pairs
-        rivals = write_net_rivals(out, found)
-    all_each = in_order([*each, *kept_each])
-    summary = in_order([*summarised(each, pairs), *read_kept(out / "fraud.csv", chosen)])
+        rivals = write_net_rivals(out, {**found, **cells_of_others(journal, nets, table, seed)})
+    all_each = in_order([*each, *kept])
+    kept_summary = [
+        row for row in read_results(out / "fraud.csv") if (row["family"], row["method"]) not in replaced
+    ]
+    summary = in_order([*summarised(each, pairs), *kept_summary])
+    # First, so that no results stand in the folder of which it is not known where they are from.
+    about = write_about(out, table, seed)
     return [
         write_rows(out / "fraud_splits.csv", all_each),
         write_rows(out / "fraud.csv", summary),
         write_table(out / "fraud.md", summary, table),
         *draw(out / "fraud", summary),
         *rivals,
+        about,
     ]
+
+
+def _check_at_hand(
+    out: Path, at_hand: Sequence[Record], plain: Sequence[str], *, is_any_enough: bool
+) -> None:
+    """An error where there is nothing to show of a family that is not fitted."""
+    families = {row["family"] for row in at_hand}
+    absent = [family for family in plain if family not in families]
+    if absent and not (is_any_enough and families):
+        raise ValueError(f"{out} has no result of {absent[0]}: fit it, without --results-only")
+
+
+def _check_same_splits(kept: Sequence[Record], families: Sequence[str], keys: Sequence[Key]) -> None:
+    """An error where methods that are kept were tested on other splits than those fitted beside them."""
+    found: dict[tuple[str, str], set[Key]] = {}
+    for row in kept:
+        if row["family"] in families:
+            found.setdefault((row["family"], row["method"]), set()).add(_key(row))
+    for (family, method), places in found.items():
+        if places != set(keys):
+            repeats = len({repeat for _, repeat, _ in places})
+            raise ValueError(
+                f"the results of {family} with {method} at hand are of {repeats} repetitions, which are not "
+                "those of this run: give the same --repeats, all methods, or another folder by --out"
+            )
 
 
 def _fitted(

@@ -12,14 +12,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .fraud_methods import DEEP_FAMILIES, LOSS_METHODS, SETTINGS
-from .fraud_splits import FOLDS, REPEATS
+from .command import exit_code, tell
+from .fraud_methods import DEEP_FAMILIES, LOSS_METHODS, SETTINGS, families_of
+from .fraud_splits import FOLDS, REPEATS, check_repeats
 
 __all__ = ["main", "plan_text"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 when nothing is left to train, 3 when time ran out before."""
+    """Run the command; 0 when nothing is left to train, 3 when time ran out before, 2 for an error."""
     parser = argparse.ArgumentParser(
         prog="python -m raresight.paper.fraud_deep", description=str(__doc__).splitlines()[0]
     )
@@ -32,28 +33,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--epochs", type=int, help="at most; left out, 30")
     add("--repeats", type=int, default=REPEATS, help="how often the stratified folds are drawn")
     add("--seed", type=int, default=0, help="seed of splits and trainings")
-    add("--device", default="auto", help="such as cuda or cpu; left out, a GPU if there is one")
+    add("--device", default="auto", help="such as cuda or cpu (hours); left out, a GPU if there is one")
     add("--plan", action="store_true", help="print how much is trained and how long a GPU takes")
     chosen = parser.parse_args(arguments)
+    if chosen.data is None and not chosen.plan:
+        parser.error("--data, the fraud table, is needed")
+    return exit_code(lambda: _run(chosen))
+
+
+def _run(chosen: argparse.Namespace) -> int:
     if chosen.plan:
         sys.stdout.write(f"{plan_text(chosen.nets, chosen.seeds, chosen.repeats, chosen.epochs)}\n")
         return 0
-    if chosen.data is None:
-        parser.error("--data, the fraud table, is needed")
     from ..data import read_card_fraud
     from .fraud_nets import JOURNAL, net_setups, train_cells
 
+    setups = net_setups(chosen.nets, chosen.seeds, chosen.epochs)
     left = train_cells(
         read_card_fraud(chosen.data),
         chosen.out / JOURNAL,
-        net_setups(chosen.nets, chosen.seeds, chosen.epochs),
+        setups,
         seed=chosen.seed,
         repeats=chosen.repeats,
         device=chosen.device,
         minutes=chosen.minutes,
-        tell=_tell,
+        tell=tell,
     )
-    _tell(f"{left} left" if left else "nothing left")
+    tell(f"{left} left" if left else "nothing left")
     return 3 if left else 0
 
 
@@ -63,13 +69,26 @@ def plan_text(
     repeats: int | None = None,
     epochs: int | None = None,
 ) -> str:
-    """How many stacks there are, how large, and how long one H200 takes."""
+    """How many stacks there are, how large, and how long one H200 takes.
+
+    Args:
+        nets: Families, `deep` for all nets; others are fitted on the CPU and have no plan.
+        seeds: Nets of each loss setting; None for the family's own number.
+        repeats: How often the stratified folds are drawn; None for the usual number.
+        epochs: At most; None for the family's own number.
+    """
     from .fraud_nets import net_setups, planned_seconds
 
     losses = len(LOSS_METHODS) - len(SETTINGS) + sum(len(settings) for settings in SETTINGS.values())
-    count = (REPEATS if repeats is None else repeats) * FOLDS + 1
+    drawn = REPEATS if repeats is None else repeats
+    check_repeats(drawn)
+    chosen = families_of(nets)
+    plain = [family for family in chosen if family not in DEEP_FAMILIES]
+    if plain:
+        raise ValueError(f"only the nets {', '.join(DEEP_FAMILIES)} of fraud have a plan, not {plain[0]}")
+    count = drawn * FOLDS + 1
     lines, total = [], 0.0
-    for setup in net_setups(nets, seeds, epochs):
+    for setup in net_setups(chosen, seeds, epochs):
         seconds = planned_seconds(setup, "NVIDIA H200") or 0.0
         total += count * seconds / 60
         lines.append(
@@ -80,11 +99,6 @@ def plan_text(
     return "\n".join(
         [*lines, f"all: {total:.1f} min of one H200, as planned; shorter where patience ends it"]
     )
-
-
-def _tell(message: str) -> None:
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

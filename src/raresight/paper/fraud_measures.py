@@ -114,7 +114,7 @@ def mean_difference(gaps: Sequence[Record]) -> dict[str, float]:
 
     degrees of freedom: never fewer than R - 1, and the normal quantile where L is 0.
 
-    >>> gaps = [{"repeat": repeat, "difference": gap, "variance": 0.0} for repeat, gap in enumerate((0, 1, 2))]
+    >>> gaps = [{"repeat": r, "difference": gap, "variance": 0.0} for r, gap in enumerate((0, 1, 2))]
     >>> round(mean_difference(gaps)["high"] - 1.0, 3)  # t(2) = 4.303 times sqrt(1 / 3)
     2.484
     """

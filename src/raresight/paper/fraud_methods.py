@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,19 @@ METHODS = (*SETTINGS, *BASELINES)
 # Those that are a loss, and all that the deep families have: undersampling and balanced bagging train on rows
 # of their own, eleven fits that cannot stand in the one stack of all losses, and would take longer than it.
 LOSS_METHODS = (*SETTINGS, "class weights")
+
+
+def families_of(given: Sequence[str]) -> list[str]:
+    """The families by these names, each once; `deep` is all nets.
+
+    >>> families_of(["linear", "deep", "tabm"])
+    ['linear', 'tabnet', 'tabm']
+    """
+    families = [family for name in given for family in (DEEP_FAMILIES if name == "deep" else (name,))]
+    unknown = [family for family in families if family not in ALL_FAMILIES]
+    if unknown:
+        raise ValueError(f"unknown family {unknown[0]!r}; known are {', '.join((*ALL_FAMILIES, 'deep'))}")
+    return list(dict.fromkeys(families))
 
 
 @dataclass(frozen=True)

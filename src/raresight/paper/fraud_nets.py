@@ -9,7 +9,6 @@ to TBL, the chosen settings, the held-out rows' partial AUC after each epoch, se
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +22,9 @@ from numpy.typing import NDArray
 from ..data import CardFraud
 from ..deep.nets import NET_SIZES
 from ..deep.settings import device_for
-from ..nn.journal import read_journal
 from .deep.journal import add_records
 from .deep.provenance import device_name, provenance
+from .fraud_about import described
 from .fraud_measures import REFERENCE, Record, against, judged
 from .fraud_methods import DEEP_FAMILIES, LOSS_METHODS, SETTINGS, Scores, losses_of
 from .fraud_splits import Key, Rows, luck, splits
@@ -33,9 +32,11 @@ from .fraud_stack import NetSetup, StackOutcome, fit_methods
 
 __all__ = [
     "JOURNAL",
+    "NO_GPU",
     "RIVAL",
     "SETUPS",
     "Cell",
+    "cells_of_others",
     "finished_cells",
     "net_setups",
     "planned_seconds",
@@ -59,6 +60,11 @@ SETUPS = {
 # Seconds that an H200 is thought to take for one split, for each seed and besides; counted from steps, not
 # measured. Where the journal has a time of the same device, that is taken.
 _PLANNED = {"tabnet": (7.0, 20.0), "tabm": (40.0, 10.0)}
+
+NO_GPU = (
+    "no GPU: how long this takes is not known beforehand (one epoch of TabM took six minutes on the "
+    "sample of 49,135 rows)"
+)
 
 
 @dataclass(frozen=True)
@@ -98,12 +104,12 @@ def finished_cells(
     journal: Path, setups: Sequence[NetSetup], keys: Sequence[Key], table: CardFraud, seed: int
 ) -> dict[Cell, Record]:
     """The cells of these families and splits that the journal has; an error where a family has none."""
-    found = _at_hand(journal, _cells(setups, keys), _described(table), seed)
+    found = _at_hand(_lines(journal), _cells(setups, keys), described(table), seed)
     absent = [setup for setup in setups if not any(cell.setup == setup for cell in found)]
     if absent:
         raise ValueError(
             f"{journal} has no result of {absent[0].net} with {absent[0].seeds} nets a setting on this table "
-            f"with seed {seed}: train it, without --results-only"
+            f"with seed {seed}: train it, without --results-only and with --minutes enough for a split"
         )
     return found
 
@@ -113,11 +119,53 @@ def _cells(setups: Sequence[NetSetup], keys: Sequence[Key]) -> list[Cell]:
     return [Cell(setup, key) for key in keys for setup in setups]
 
 
+def cells_of_others(journal: Path, nets: Sequence[str], table: CardFraud, seed: int) -> dict[Cell, Record]:
+    """The cells in the journal of the families that are not among `nets`, on this table with this seed.
+
+    Of a family that was trained in several ways, those of `SETUPS` if there are any, else the latest.
+    """
+    lines = _lines(journal)
+    others = [net for net in DEEP_FAMILIES if net not in nets]
+    cells = [cell for row in lines.values() if (cell := _cell_of(row["fit"])) and cell.setup.net in others]
+    found = _at_hand(lines, cells, described(table), seed)
+    setups = {cell.setup.net: cell.setup for cell in found}
+    setups |= {cell.setup.net: cell.setup for cell in found if cell.setup == SETUPS[cell.setup.net]}
+    return {cell: record for cell, record in found.items() if cell.setup == setups[cell.setup.net]}
+
+
+def _cell_of(fit: Mapping[str, Any]) -> Cell | None:
+    """The cell that a line is of; None where it was trained with settings that there no longer are."""
+    try:
+        return Cell(NetSetup(**fit["setup"]), (fit["split"], fit["repeat"], fit["fold"]))
+    except (KeyError, TypeError):
+        return None
+
+
+def _lines(journal: Path) -> dict[str, Record]:
+    """The finished cells by what was trained; none where there is no file. A torn last line is left out."""
+    content = journal.read_bytes() if journal.exists() else b""
+    lines: dict[str, Record] = {}
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise ValueError(f"{journal} is damaged at line {number}: remove that line, to train it again")
+        missing = [name for name in ("fit", "methods", "device", "seconds") if name not in row]
+        if missing:
+            raise ValueError(
+                f"{journal} is damaged at line {number}, which has no {missing[0]!r}: remove that line, to "
+                "train it again"
+            )
+        lines[_text(row["fit"])] = row
+    return lines
+
+
 def _at_hand(
-    journal: Path, cells: Sequence[Cell], described: Mapping[str, Any], seed: int
+    lines: Mapping[str, Record], cells: Sequence[Cell], about: Mapping[str, Any], seed: int
 ) -> dict[Cell, Record]:
-    lines = {_text(row["fit"]): row for row in read_journal(journal)} if journal.exists() else {}
-    names = {cell: _text(_fit_of(cell, described, seed)) for cell in cells}
+    names = {cell: _text(_fit_of(cell, about, seed)) for cell in cells}
     return {cell: lines[name] for cell, name in names.items() if name in lines}
 
 
@@ -166,8 +214,8 @@ def train_cells(
     end = float("inf") if minutes is None else begun + 60 * minutes
     where = device_for(device)
     rows_of = splits(table, seed, repeats)
-    cells, described = _cells(setups, list(rows_of)), _described(table)
-    done = _at_hand(journal, cells, described, seed)
+    cells, about = _cells(setups, list(rows_of)), described(table)
+    done = _at_hand(_lines(journal), cells, about, seed)
     missing = [cell for cell in cells if cell not in done]
     known = list(done.values())
     for place, cell in enumerate(missing):
@@ -177,9 +225,9 @@ def train_cells(
             tell(f"{cell}: not begun, {left:.0f} s are left")
             return len(missing) - place
         title = f"{len(known) + 1} of {len(cells)}: {cell}"
-        tell(title)
+        tell(title if needed is not None or where != "cpu" else f"{title}; {NO_GPU}")
         try:
-            record = _trained(cell, table, rows_of[cell.key], described, seed, where, end, title, tell)
+            record = _trained(cell, table, rows_of[cell.key], about, seed, where, end, title, tell)
         except _OutOfTimeError:
             tell(f"{title}: given up, out of time")
             return len(missing) - place
@@ -195,7 +243,7 @@ def _trained(
     cell: Cell,
     table: CardFraud,
     rows: Rows,
-    described: Mapping[str, Any],
+    about: Mapping[str, Any],
     seed: int,
     device: str,
     end: float,
@@ -223,7 +271,7 @@ def _trained(
     )
     seconds = time.monotonic() - begun
     return {
-        "fit": _fit_of(cell, described, seed),
+        "fit": _fit_of(cell, about, seed),
         "methods": _measured(outcome, table.y[test], seconds),
         "training_rows": len(train),
         "nets": outcome.nets,
@@ -263,7 +311,7 @@ def _measured(outcome: StackOutcome, y: NDArray[Any], seconds: float) -> dict[st
     }
 
 
-def _fit_of(cell: Cell, described: Mapping[str, Any], seed: int) -> Record:
+def _fit_of(cell: Cell, about: Mapping[str, Any], seed: int) -> Record:
     """All that decides the result of a cell but the device."""
     split, repeat, fold = cell.key
     return {
@@ -275,14 +323,8 @@ def _fit_of(cell: Cell, described: Mapping[str, Any], seed: int) -> Record:
         "setup": asdict(cell.setup),
         "sizes": dict(NET_SIZES[cell.setup.net]),
         "settings": {method: list(losses) for method, losses in SETTINGS.items()},
-        "table": dict(described),
+        "table": dict(about),
     }
-
-
-def _described(table: CardFraud) -> dict[str, Any]:
-    digest = hashlib.sha256(np.ascontiguousarray(table.X).tobytes())
-    digest.update(np.ascontiguousarray(table.y).tobytes())
-    return {"rows": len(table.y), "frauds": int(table.y.sum()), "digest": digest.hexdigest()[:16]}
 
 
 def _text(value: Any) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .fraud_measures import METRICS, REFERENCE, Record
+from .fraud_methods import DEEP_FAMILIES
 from .fraud_nets import RIVAL, Cell
 from .fraud_rivals import rival_rows, write_rivals
 from .output import write_rows
@@ -13,37 +14,36 @@ from .output import write_rows
 __all__ = ["net_rows", "write_net_rivals"]
 
 
-def net_rows(found: Mapping[Cell, Record], methods: Sequence[str]) -> tuple[list[Record], list[Record]]:
-    """The metrics of these methods on every split, and their differences to cross entropy."""
-    each = [row for cell, record in found.items() for row in _each(cell, record, methods)]
-    pairs = [row for cell, record in found.items() for row in _pairs(cell, record, REFERENCE, methods)]
-    return each, pairs
+def net_rows(
+    found: Mapping[Cell, Record], shown: Collection[tuple[str, str]]
+) -> tuple[list[Record], list[Record]]:
+    """The metrics on every split, and the differences to cross entropy, of these families and methods."""
+    each = [row for cell, record in found.items() for row in _each(cell, record)]
+    pairs = [row for cell, record in found.items() for row in _pairs(cell, record, REFERENCE)]
+    return _those(each, shown), _those(pairs, shown)
 
 
 def write_net_rivals(out: Path, found: Mapping[Cell, Record]) -> list[Path]:
     """TBL less every other method, beside the paper's numbers, as CSV and Markdown."""
-    rows = rival_rows(
-        [
-            row
-            for cell, record in found.items()
-            for row in _pairs(cell, record, RIVAL, list(record["methods"]))
-        ]
-    )
+    in_order = sorted(found.items(), key=lambda item: DEEP_FAMILIES.index(item[0].setup.net))
+    rows = rival_rows([row for cell, record in in_order for row in _pairs(cell, record, RIVAL)])
     return [write_rows(out / "fraud_rivals.csv", rows), write_rivals(out / "fraud_rivals.md", rows)]
 
 
-def _each(cell: Cell, record: Record, methods: Sequence[str]) -> Iterator[Record]:
-    for method, found in record["methods"].items():
-        if method in methods:
-            values = {name: found[name] for name in (*METRICS, "chosen", "seconds", "positives")}
-            yield {**_name(cell, method), **values, "device": record["device"], "seeds": cell.setup.seeds}
+def _those(rows: Sequence[Record], shown: Collection[tuple[str, str]]) -> list[Record]:
+    return [row for row in rows if (row["family"], row["method"]) in shown]
 
 
-def _pairs(cell: Cell, record: Record, reference: str, methods: Sequence[str]) -> Iterator[Record]:
+def _each(cell: Cell, record: Record) -> Iterator[Record]:
     for method, found in record["methods"].items():
-        if method in methods:
-            for gap in found["differences"][reference]:
-                yield {**_name(cell, method), **gap}
+        values = {name: found[name] for name in (*METRICS, "chosen", "seconds", "positives")}
+        yield {**_name(cell, method), **values, "device": record["device"], "seeds": cell.setup.seeds}
+
+
+def _pairs(cell: Cell, record: Record, reference: str) -> Iterator[Record]:
+    for method, found in record["methods"].items():
+        for gap in found["differences"][reference]:
+            yield {**_name(cell, method), **gap}
 
 
 def _name(cell: Cell, method: str) -> Record:

@@ -43,9 +43,8 @@ def read_results(path: Path) -> list[Record]:
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
-        return [
-            _BEFORE | {name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)
-        ]
+        rows = [{name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
+    return [row | {name: value for name, value in _BEFORE.items() if name not in row} for row in rows]
 
 
 def _value(name: str, text: str) -> Any:

@@ -42,8 +42,9 @@ def write_rivals(path: Path, rows: Sequence[Record]) -> Path:
         "TBL less each rival, in points, with 95% intervals; **bold** where they leave out zero. The paper's "
         "are of its private tables, with TabNet, three trials of each loss taken as independent (Student's "
         "quantile with 2 to 4 degrees of freedom); ours are of the ULB table, paired. Ours have one learning "
-        "rate for all losses of a net, chosen with cross entropy: a loss that wants another step size is at a "
-        "disadvantage. With the split by time the luck of training is not in the interval."
+        "rate for all losses of a net (TabNet's was chosen with cross entropy, TabM's is the default): a "
+        "loss that wants another step size is at a disadvantage. With the split by time the luck of "
+        "training is not in the interval."
     ]
     for metric in _METRICS:
         mine = [row for row in rows if row["metric"] == metric]

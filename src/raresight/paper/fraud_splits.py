@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..data import CardFraud
 
-__all__ = ["FOLDS", "REPEATS", "Key", "Rows", "luck", "splits"]
+__all__ = ["FOLDS", "REPEATS", "Key", "Rows", "check_repeats", "luck", "splits"]
 
 FOLDS = 4
 REPEATS = 3
@@ -23,14 +23,19 @@ def splits(table: CardFraud, seed: int, repeats: int) -> dict[Key, Rows]:
     """Four stratified folds of all rows, `repeats` times; the last quarter in time after the first three."""
     from sklearn.model_selection import RepeatedStratifiedKFold
 
-    if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, not {repeats}")
+    check_repeats(repeats)
     folds = RepeatedStratifiedKFold(n_splits=FOLDS, n_repeats=repeats, random_state=seed)
     found: dict[Key, Rows] = {
         ("random", *divmod(place, FOLDS)): rows for place, rows in enumerate(folds.split(table.X, table.y))
     }
     cut = int(len(table.y) * (1 - TIME_SHARE))
     return {**found, ("time", 0, 0): (np.arange(cut), np.arange(cut, len(table.y)))}
+
+
+def check_repeats(repeats: int) -> None:
+    """An error where there would be no folds."""
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, not {repeats}")
 
 
 def luck(seed: int, key: Key) -> int:

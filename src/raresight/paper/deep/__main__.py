@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..command import exit_code, tell
 from .experiments import EXPERIMENTS
 from .plan import STACK, plan_text
 from .settings import DATASETS, ROLES, SIZES, Setup, size_of
@@ -18,7 +19,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 when nothing is left to train, 3 when time ran out before."""
+    """Run the command; 0 when nothing is left to train, 3 when time ran out before, 2 for an error."""
     parser = argparse.ArgumentParser(
         prog="python -m raresight.paper.deep", description=str(__doc__).splitlines()[0]
     )
@@ -39,12 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--part-of-set", action="store_true", help="accept an image set that is not complete")
     add("--plan", action="store_true", help="print how many trainings there are and how long they take")
     chosen = parser.parse_args(arguments)
+    if chosen.data is None and not chosen.plan:
+        parser.error("--data, the folder of the image set, is needed")
+    return exit_code(lambda: _run(chosen))
+
+
+def _run(chosen: argparse.Namespace) -> int:
     setup = Setup(chosen.dataset, size_of(chosen.size), chosen.depth, chosen.width)
     if chosen.plan:
-        sys.stdout.write(f"{plan_text(chosen.experiment, setup, chosen.stack)}\n")
+        sys.stdout.write(f"{plan_text(chosen.experiment, setup, chosen.stack, chosen.rho)}\n")
         return 0
-    if chosen.data is None:
-        parser.error("--data, the folder of the image set, is needed")
     import time
 
     from .runs import run_experiment
@@ -64,16 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rhos=chosen.rho,
             checkpoints=chosen.checkpoints,
             complete=not chosen.part_of_set,
-            tell=_tell,
+            tell=tell,
         )
         left += outcome.left
-        _tell(f"{name}: {outcome.trained} trained in {outcome.seconds:.0f} s, {outcome.left} left")
+        tell(f"{name}: {outcome.trained} trained in {outcome.seconds:.0f} s, {outcome.left} left")
     return 3 if left else 0
-
-
-def _tell(message: str) -> None:
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -38,19 +38,26 @@ class PlanLine:
     minutes: float
 
 
-def plan(name: str, setup: Setup, stack: int = STACK) -> list[PlanLine]:
-    """The trainings of an experiment by role.
+def plan(name: str, setup: Setup, stack: int = STACK, rhos: Sequence[float] | None = None) -> list[PlanLine]:
+    """The trainings of an experiment by role; of these imbalances alone if they are given.
 
     Example:
         >>> [(line.role, line.trainings) for line in plan("table4", Setup())]
         [('search', 180), ('final', 108), ('paper', 108)]
+        >>> [line.trainings for line in plan("table4", Setup(), rhos=[0.01])]
+        [90, 54, 54]
     """
+    if stack < 1:
+        raise ValueError(f"stack must be at least 1, but is {stack}")
     experiment = EXPERIMENTS[name]
     experiment.check(setup)
+    cells = [cell for cell in experiment.cells if rhos is None or cell.rho in rhos]
+    if not cells:
+        return []
     lines = []
     roles = ("ablation",) if name == "ablation-c" else ("search", "final", "paper")
     for role in roles:
-        trials = [trial for cell in experiment.cells for trial in _of_role(experiment, cell, setup, role)]
+        trials = [trial for cell in cells for trial in _of_role(experiment, cell, setup, role)]
         groups: dict[Any, list[Trial]] = {}
         for trial in trials:
             groups.setdefault(trial.together, []).append(trial)
@@ -63,9 +70,18 @@ def plan(name: str, setup: Setup, stack: int = STACK) -> list[PlanLine]:
     return lines
 
 
-def plan_text(names: Sequence[str], setup: Setup, stack: int = STACK) -> str:
-    """The plan of several experiments as a table."""
-    lines = [line for name in names for line in plan(name, setup, stack)]
+def plan_text(
+    names: Sequence[str], setup: Setup, stack: int = STACK, rhos: Sequence[float] | None = None
+) -> str:
+    """The plan of several experiments as a table; of these imbalances alone if they are given."""
+    known = sorted({cell.rho for name in names for cell in EXPERIMENTS[name].cells})
+    unknown = [rho for rho in rhos or () if rho not in known]
+    if unknown:
+        raise ValueError(
+            f"{', '.join(names)} has no imbalance {unknown[0]:g}; rho is one of "
+            f"{', '.join(f'{rho:g}' for rho in known)}"
+        )
+    lines = [line for name in names for line in plan(name, setup, stack, rhos)]
     rows = [("experiment", "trainings of", "how many", "epochs", "GPU minutes")]
     rows += [
         (line.experiment, line.role, str(line.trainings), str(line.epochs), f"{line.minutes:.1f}")

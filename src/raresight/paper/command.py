@@ -1,0 +1,27 @@
+"""What the commands `python -m raresight.paper...` share: progress and errors as single lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+__all__ = ["exit_code", "tell"]
+
+
+def tell(message: str) -> None:
+    """Write a line of progress at once."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+def exit_code(work: Callable[[], int]) -> int:
+    """The exit code of some work; 2 where it was asked for wrongly, which is told in one line.
+
+    >>> exit_code(lambda: 3)
+    3
+    """
+    try:
+        return work()
+    except (ValueError, ImportError, OSError) as error:
+        tell(f"error: {' '.join(str(error).split()) or type(error).__name__}")
+        return 2

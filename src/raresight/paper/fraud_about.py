@@ -1,0 +1,100 @@
+"""Of which table and seed the results in a folder are, so that those of two never stand together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data import CardFraud
+from .fraud_measures import Record
+from .fraud_splits import FOLDS
+
+__all__ = ["ABOUT", "check_same_run", "described", "write_about"]
+
+ABOUT = "fraud_about.json"
+_FIRST_LINE = re.compile(r"ULB card fraud: ([\d,]+) rows .*?, (\d+) frauds\.")
+_ADVICE = "write to another folder by --out"
+
+
+def described(table: CardFraud) -> dict[str, Any]:
+    """The table in short: rows, frauds, and a digest of all its values."""
+    digest = hashlib.sha256(np.ascontiguousarray(table.X).tobytes())
+    digest.update(np.ascontiguousarray(table.y).tobytes())
+    return {"rows": len(table.y), "frauds": int(table.y.sum()), "digest": digest.hexdigest()[:16]}
+
+
+def write_about(out: Path, table: CardFraud, seed: int) -> Path:
+    """Write of which table and seed the results of a folder are."""
+    path = out / ABOUT
+    path.write_text(json.dumps({**described(table), "seed": seed}, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def check_same_run(out: Path, each: Sequence[Record], table: CardFraud, seed: int) -> None:
+    """An error where the results in a folder are of another table or seed: they would mix or be lost.
+
+    Args:
+        out: The folder.
+        each: The rows of its `fraud_splits.csv`.
+        table: The table to be added.
+        seed: Of splits and fits.
+
+    Folders of older versions have no `fraud_about.json`: there the rows and frauds in the first line of
+    `fraud.md` and the frauds of the folds are compared, and the seed is taken to be 0, as it is unless said
+    otherwise.
+    """
+    about = out / ABOUT
+    if not each and not about.exists():
+        return
+    now = {**described(table), "seed": seed}
+    known = _read_about(about) if about.exists() else _older(out, each)
+    if known["seed"] != seed:
+        raise ValueError(
+            f"the results in {out} are of seed {known['seed']}, but this run has seed {seed}: {_ADVICE}"
+        )
+    if any(known[name] != now[name] for name in known):
+        same_counts = all(known[name] == now[name] for name in ("rows", "frauds"))
+        seen = "other values" if same_counts else f"{now['rows']:,} rows, {now['frauds']} frauds"
+        raise ValueError(
+            f"the results in {out} are of a table with {known['rows']:,} rows, {known['frauds']} frauds, but "
+            f"this one has {seen}: {_ADVICE}"
+        )
+
+
+def _read_about(path: Path) -> Record:
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return {name: known[name] for name in ("rows", "frauds", "digest", "seed")}
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is damaged: {_ADVICE}") from None
+
+
+def _older(out: Path, each: Sequence[Record]) -> Record:
+    page = out / "fraud.md"
+    first = _FIRST_LINE.match(page.read_text(encoding="utf-8")) if page.exists() else None
+    if first is None:
+        raise ValueError(f"the results in {out} do not say of which table they are: {_ADVICE}")
+    rows, frauds = int(first[1].replace(",", "")), int(first[2])
+    for family, count in _frauds_of_folds(each):
+        if count != frauds:
+            raise ValueError(
+                f"{page} is of a table with {frauds} frauds, but the folds of {family} have {count}: "
+                f"{_ADVICE}"
+            )
+    return {"rows": rows, "frauds": frauds, "seed": 0}
+
+
+def _frauds_of_folds(each: Sequence[Record]) -> list[tuple[str, int]]:
+    """The frauds in all folds together, of each family, method and repetition that has every fold."""
+    found: dict[tuple[str, str, int], dict[int, int]] = {}
+    for row in each:
+        if row["split"] == "random":
+            name = row["family"], row["method"], row["repeat"]
+            found.setdefault(name, {})[row["fold"]] = row["positives"]
+    return [(family, sum(of.values())) for (family, _, _), of in found.items() if len(of) == FOLDS]

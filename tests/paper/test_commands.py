@@ -1,0 +1,76 @@
+"""The commands of the paper's parts: an error is one line, and a plan is of what is asked for."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from raresight.cli import app
+from raresight.paper.deep.__main__ import main as deep
+from raresight.paper.deep.plan import plan_text
+from raresight.paper.deep.settings import Setup
+from raresight.paper.fraud_deep import main as fraud_deep
+
+
+def printed(*words):
+    run = CliRunner().invoke(app, ["paper", *words])
+    assert run.exit_code == 0, run.output
+    return run.output
+
+
+def refused(*words):
+    run = CliRunner().invoke(app, ["paper", *words])
+    assert isinstance(run.exception, ValueError), run.output
+    return str(run.exception)
+
+
+def test_the_plan_of_fraud_is_of_the_families_asked_for():
+    text = printed("fraud", "--plan", "--families", "tabm", "--repeats", "2")
+    assert "tabm: 9 splits" in text
+    assert "tabnet" not in text
+    assert printed("fraud", "--plan", "--families", "deep") == printed("fraud", "--plan")
+    assert "have a plan, not linear" in refused("fraud", "--plan", "--families", "linear,tabm")
+    assert "unknown family 'forest'" in refused("fraud", "--plan", "--families", "forest")
+    assert "repeats must be at least 1, not 0" in refused("fraud", "--plan", "--repeats", "0")
+
+
+def test_the_plan_of_nets_is_of_the_imbalances_asked_for():
+    every, one = printed("table2", "--plan"), printed("table2", "--plan", "--rho", "0.01")
+    count = {text: int(text.splitlines()[-1].split()[1]) for text in (every, one)}
+    assert count[every] == 3 * count[one]
+    assert one.rstrip() == plan_text(["table2"], Setup(), rhos=[0.01])
+    assert "table2 has no imbalance 0.3; rho is one of 0.01, 0.05, 0.1" in refused(
+        "table2", "--plan", "--rho", "0.01,0.3"
+    )
+
+
+@pytest.mark.parametrize("words", [["--plan"], []])
+def test_numbers_that_cannot_be_are_refused(words, tmp_path):
+    for stack in ("0", "-3"):
+        message = refused("table2", *words, "--stack", stack, "--out", str(tmp_path))
+        assert message == f"--stack must be at least 1, but is {stack}"
+    assert "--rho must be numbers such as 0.01,0.05, but is 'abc'" in refused(
+        "table2", *words, "--rho", "abc", "--out", str(tmp_path)
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "message"),
+    [
+        (fraud_deep, ["--data", "nowhere.csv"], "no file nowhere.csv"),
+        (fraud_deep, ["--data", "nowhere.csv", "--seeds", "0"], "seeds must be at least 1, not 0"),
+        (fraud_deep, ["--plan", "--seeds", "0"], "seeds must be at least 1, not 0"),
+        (fraud_deep, ["--plan", "--repeats", "0"], "repeats must be at least 1, not 0"),
+        (deep, ["--experiment", "table2", "--data", "nowhere"], "nowhere"),
+        (deep, ["--experiment", "table2", "--plan", "--size", "huge"], "size must be one of short"),
+        (deep, ["--experiment", "table2", "--plan", "--stack", "0"], "stack must be at least 1, but is 0"),
+        (deep, ["--experiment", "table2", "--plan", "--rho", "0.3"], "has no imbalance 0.3"),
+    ],
+)
+def test_an_error_is_one_line(command, words, message, capsys, tmp_path):
+    assert command([*words, "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("error: ")
+    assert message in said.err
+    assert said.err.count("\n") == 1
