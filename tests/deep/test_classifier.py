@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.deep import DeepClassifier
 from raresight.deep.fitting import DivergedWarning
-from raresight.deep.settings import batch_size_for
+from raresight.deep.settings import batch_size_for, torch_threads
 from raresight.linear import LinearClassifier
 from raresight.losses import from_callable
 from raresight.metrics import roc_auc
@@ -174,7 +176,8 @@ def test_frames_with_gaps_and_categories():
     assert roc_auc(labels, model.decision_function(fresh)) > 0.85
     assert model.feature_importances_.argmin() == 2
     unknown = fresh.assign(shop=pd.Categorical(["elsewhere"] * 3000))
-    assert np.isfinite(model.decision_function(unknown)).all()
+    with pytest.warns(UserWarning, match="training saw no category that column 'shop' holds"):
+        assert np.isfinite(model.decision_function(unknown)).all()
     with pytest.raises(ValueError, match="categorical_features: there is no column named 'nothing'"):
         DeepClassifier(**SMALL, categorical_features=["nothing"]).fit(frame, y)
     with pytest.raises(ValueError, match="neither numbers nor categories"):
@@ -246,11 +249,28 @@ def test_the_batch_grows_with_the_rows():
         ({"max_fpr": 0}, "max_fpr must be a number above 0"),
         ({"early_stopping": "yes"}, "early_stopping must be 'auto', True or False, got 'yes'"),
         ({"n_seeds": True}, "n_seeds must be a whole number"),
-        ({"n_jobs": 0}, "n_jobs must be None or a whole number"),
+        ({"n_jobs": 0}, "n_jobs must be None, -1 for all cores, or a whole number"),
+        ({"n_jobs": -2}, "n_jobs must be None, -1 for all cores, or a whole number"),
+        ({"net": "tabm", "dropout": "a"}, "dropout must be a number of at least 0 and below 1, got 'a'"),
+        ({"net": "tabm", "dropout": 1.0}, "dropout must be a number of at least 0 and below 1, got 1.0"),
+        ({"width": "a"}, "width must be a whole number of at least 1, got 'a'"),
+        (
+            {"net_options": {"depth": 3}},
+            "net_options names 'depth', which mlp does not have: its options are ",
+        ),
+        ({"net_options": {"seeds": (1,)}}, "net_options names 'seeds'"),
+        ({"loss": "vectorscaling(class_counts=(9,1))"}, "for which write 'vectorscaling(delta="),
         ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda', got 'tpu'"),
         ({"loss": "tbl(beta=1)"}, "alpha"),
         ({"loss": "ldam"}, "class counts are"),
         ({"categorical_features": "all"}, "categorical_features must be 'auto' or a list of columns"),
+        ({"categorical_features": [True, False]}, "a mask of 2 booleans, but X has 3 columns"),
+        (
+            {"categorical_features": [True, 2]},
+            "categorical_features must hold names, positions or one boolean",
+        ),
+        ({"categorical_features": [0.5]}, "one boolean a column, but holds 0.5"),
+        ({"categorical_features": [3]}, "there is no column 3, X has 3"),
     ],
 )
 def test_refused(options, said):
@@ -265,6 +285,62 @@ def test_refused_types():
         DeepClassifier(device=0).fit(X, y)
     with pytest.raises(TypeError, match="loss must be a loss"):
         DeepClassifier(loss=3).fit(X, y)
+    with pytest.raises(TypeError, match="categorical_features must be 'auto' or a list of columns, got 2"):
+        DeepClassifier(categorical_features=2).fit(X, y)
+    with pytest.raises(
+        TypeError, match="net_options must be a mapping of options by name or None, got 'deep'"
+    ):
+        DeepClassifier(net_options="deep").fit(X, y)
+
+
+def test_a_mask_of_categorical_columns():
+    X, y = ring_table(200)
+    X = X.round()
+    for given, columns in (([False, False, True], [2]), (np.array([True, False, True]), [0, 2]), (None, [])):
+        model = DeepClassifier(**{**SMALL, "max_epochs": 1}, categorical_features=given).fit(X, y)
+        assert [i for i, one in enumerate(model._encoder.columns) if one.levels is not None] == columns
+
+
+def test_text_is_taken_where_it_is_named_or_known():
+    frame, y = mixed_frame(300)
+    text = frame.assign(shop=frame["shop"].astype(object))
+    options = {**SMALL, "max_epochs": 2}
+    with pytest.raises(ValueError, match="column 'shop' holds neither numbers nor categories"):
+        DeepClassifier(**options).fit(text, y)
+    named = DeepClassifier(**options, categorical_features=["shop"]).fit(text, y, eval_set=(text, y))
+    assert np.array_equal(named.decision_function(text), named.decision_function(frame))
+    known = DeepClassifier(**options).fit(frame, y, eval_set=(text, y))
+    assert np.array_equal(known.decision_function(text), known.decision_function(frame))
+
+
+def test_columns_of_another_type_than_in_training_are_told():
+    frame, y = mixed_frame(300)
+    frame["code"] = pd.Categorical(frame["code"])
+    model = DeepClassifier(**{**SMALL, "max_epochs": 2}).fit(frame, y)
+    amounts = frame["amount"].astype(str)
+    with pytest.raises(ValueError, match="column 'amount' holds neither numbers"):
+        model.predict(frame.assign(amount=amounts))
+    with pytest.raises(
+        ValueError, match="column 'amount' held numbers in training, but holds categories that are text"
+    ):
+        model.predict(frame.assign(amount=pd.Categorical(amounts)))
+    with pytest.warns(
+        UserWarning, match="no category that column 'code' holds, such as '.', but others such as 0"
+    ):
+        model.predict(frame.assign(code=frame["code"].astype(str).astype("category")))
+    some = frame.assign(code=np.where(np.arange(300) > 0, 9, 1))
+    assert model.predict(some).shape == (300,)  # one known value: a new category is nothing to warn of
+    with pytest.raises(ValueError, match="0 feature"):
+        DeepClassifier().fit(frame[[]], y)
+
+
+def test_all_cores():
+    before = torch.get_num_threads()
+    with torch_threads(-1):
+        assert 1 <= torch.get_num_threads() <= os.cpu_count()
+    assert torch.get_num_threads() == before
+    X, y = ring_table(200)
+    DeepClassifier(**{**SMALL, "max_epochs": 1, "n_jobs": -1}).fit(X, y)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.special import ndtri
 
 from deep.deep_tables import mixed_frame
+from raresight.common.json_values import pack_values, unpack_values
 from raresight.deep.encoding import TableEncoder, dense_table
 from raresight.deep.levels import MOST_LEVELS, Levels
 from raresight.deep.normal_scores import MOST_KNOTS, NormalScores
@@ -31,6 +32,36 @@ def test_numbers_become_normal_whatever_their_distribution(rows):
     # The ends have scores of their own, and nothing lies beyond them.
     assert scores.max() == pytest.approx(ndtri(1 - 0.5 / rows), abs=1e-6)
     assert scale.apply(np.array([1e300, -1.0])).tolist() == [scores.max(), scores.min()]
+
+
+@pytest.mark.parametrize(
+    ("knots", "values", "shares"),
+    [
+        ([0.0, 1e-312, 1.0], [0.0, 2.5e-313, 5e-313, 1e-312], [0, 0.25, 0.5, 1]),
+        ([-5e-324, 0.0, 5e-324], [-5e-324, 0.0], [0, 1]),
+        (
+            [-1.6e308, 1.6e308],
+            [-1.6e308, -0.8e308, 0.0, 0.8e308, 1.6e308, 1.7e308],
+            [0, 0.25, 0.5, 0.75, 1, 1],
+        ),
+    ],
+)
+def test_knots_at_the_limits_of_float64(knots, values, shares):
+    scale = NormalScores.learn(np.array(knots), np.ones(len(knots)))
+    low, high = scale.scores[:2]
+    assert scale.apply(np.array(values)) == pytest.approx(low + np.array(shares) * (high - low), rel=1e-9)
+    assert scale.apply(np.array(knots)).tolist() == scale.scores.tolist()
+    assert scale.apply(np.array([np.nan])).tolist() == [0]
+
+
+def test_ordinary_numbers_are_interpolated_as_numpy_does():
+    random = np.random.default_rng(0)
+    scale = NormalScores.learn(np.exp(20 * random.normal(size=3000)), np.ones(3000))
+    values = np.exp(25 * random.normal(size=3000))
+    assert np.array_equal(scale.apply(values), np.interp(values, scale.knots, scale.scores))
+    # One segment that is out of range leaves the others as they are.
+    mixed = NormalScores(np.append([0.0, 1e-312], scale.knots), np.append([-9.0, -8.0], scale.scores))
+    assert np.array_equal(mixed.apply(values), np.interp(values, mixed.knots, mixed.scores))
 
 
 def test_equal_values_share_the_middle_of_their_ranks():
@@ -102,6 +133,43 @@ def test_text_categories_need_a_frame():
     frame, _ = mixed_frame(50)
     with pytest.raises(ValueError, match="column 1 held text categories in training"):
         learn(frame, [1]).apply(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([1, "a"], "of type int and str"),
+        ([1, 2.5], "of type float and int"),
+        ([True, "a"], "of type bool and str"),
+        (pd.to_datetime(["2026-01-01", "2026-01-02"]), "of type Timestamp"),
+        (pd.interval_range(0, 2), "of type Interval"),
+        ([2**70, 1], "whole numbers beyond 64 bits"),
+    ],
+)
+def test_categories_that_cannot_be_saved_are_refused(values, said):
+    column = pd.Categorical(pd.Series(list(values) * 5, dtype=object))
+    frame = pd.DataFrame({"x": np.arange(10.0), "kind": column})
+    with pytest.raises(
+        ValueError, match=f"categories of column 'kind' are {said}, DeepClassifier takes text"
+    ):
+        learn(frame, [1])
+
+
+def test_values_are_packed_as_they_are_or_not_at_all():
+    for values in ([1, 2], [1.5, 2.0], [True, False], ["a", "1"], np.array(["a", "b"], dtype=object)):
+        again = unpack_values(pack_values(values, "values")).tolist()
+        assert again == list(values)
+        assert [type(value) for value in again] == [type(value) for value in values]
+    for mixed in ([1, "a"], np.array([1, "a"], dtype=object), [1, 2.5], [True, 2], [-1, 2**63], [b"a"]):
+        with pytest.raises(ValueError, match=r"values are .* and cannot be saved"):
+            pack_values(mixed, "values")
+
+
+def test_text_and_gaps_of_columns_that_held_nothing():
+    frame = pd.DataFrame({"x": np.arange(4.0), "kind": pd.Categorical([None] * 4, categories=["a"])})
+    coder = learn(frame, [1])
+    text = pd.DataFrame({"x": [0.0, 0.0], "kind": ["a", None]})
+    assert coder.apply(text)[:, 1].tolist() == [0, 1]
 
 
 def test_written_and_read_again():

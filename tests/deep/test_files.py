@@ -7,12 +7,13 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit
 
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.common.json_values import digest_of
 from raresight.deep import DeepClassifier
-from raresight.losses import parse
+from raresight.losses import from_callable, parse
 
 FILES = ["deep.json", "deep.safetensors"]
 
@@ -155,6 +156,54 @@ def test_a_model_of_the_first_format_predicts_what_it_did(classes, tmp_path):
     earlier.save(tmp_path / "again")
     again = DeepClassifier.load(tmp_path / "again")
     assert np.array_equal(again.predict_proba(X), earlier.predict_proba(X))
+
+
+def logistic(name, factor):
+    return from_callable(lambda z, y: factor * torch.nn.functional.softplus((1 - 2 * y) * z), name=name)
+
+
+# The second name reads as another loss than the function.
+@pytest.mark.parametrize("name", ["mine", "erf"])
+def test_a_loss_of_a_function_that_lost_is_told_by_its_text(name, tmp_path):
+    """So that the nets of the loss that was kept can be saved and loaded."""
+    X, y = ring_table(600)
+    # So small that no step is taken.
+    lost = logistic(name, 1e-12)
+    options = {
+        "net": "mlp",
+        "width": 8,
+        "max_epochs": 15,
+        "learning_rate": 0.03,
+        "random_state": 0,
+        "n_jobs": 1,
+    }
+    model = DeepClassifier([lost, "crossentropy"], **options)
+    model.fit(X, y, eval_set=(X, y))
+    assert model.loss_ == parse("crossentropy")
+    model.save(tmp_path / "first")
+    loaded = DeepClassifier.load(tmp_path / "first")
+    loaded.save(tmp_path / "second")
+    for again in (loaded, DeepClassifier.load(tmp_path / "second")):
+        assert again.losses_ == (name, parse("crossentropy"))
+        assert again.loss_ == parse("crossentropy")
+        assert again.validation_scores_ == model.validation_scores_
+        assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    # Files of before do not say which losses can be read.
+    drop_entry(tmp_path / "first", "unreadable_losses")
+    rewrite(tmp_path / "first")
+    earlier = DeepClassifier.load(tmp_path / "first")
+    assert [str(loss) for loss in earlier.losses_] == [
+        str(parse(name)) if name == "erf" else name,
+        "crossentropy",
+    ]
+
+
+def test_a_loss_of_a_function_that_was_kept_cannot_be_saved(tmp_path):
+    X, y = ring_table(400)
+    model = DeepClassifier(logistic("mine", 1.0), net="mlp", width=8, max_epochs=2, n_jobs=1).fit(X, y)
+    with pytest.raises(ValueError, match="the loss mine has no text that can be read back"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_parameters_that_json_does_not_have(saved, tmp_path):

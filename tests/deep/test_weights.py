@@ -48,6 +48,51 @@ def test_weights_set_the_level():
     assert np.average(p, weights=weights) == pytest.approx(np.average(y, weights=weights), rel=1e-6)
 
 
+@pytest.mark.parametrize("factor", [2.0**1000, 2.0**-900])
+def test_only_the_proportions_of_weights_count(factor):
+    X, y = ring_table(400)
+    weights = np.random.default_rng(0).integers(1, 5, 400).astype(float)
+    options = {"net": "mlp", "width": 8, "max_epochs": 2, "random_state": 0, "n_jobs": 1}
+    given = {"eval_set": (X, y), "eval_sample_weight": weights}
+    model = DeepClassifier(**options).fit(X, y, weights, **given)
+    given["eval_sample_weight"] = factor * weights
+    scaled = DeepClassifier(**options).fit(X, y, factor * weights, **given)
+    assert np.array_equal(model.predict_proba(X), scaled.predict_proba(X))
+
+
+def test_weights_whose_sum_is_infinite():
+    X, y = ring_table(400)
+    model = DeepClassifier(net="mlp", width=8, max_epochs=1, random_state=0, n_jobs=1)
+    p = model.fit(X, y, np.full(400, 1e307)).predict_proba(X)[:, 1]
+    assert p.mean() == pytest.approx(y.mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("rare", [1e-30, 1e-300])
+def test_weights_that_leave_a_class_nothing(rare):
+    X, y = ring_table(200)
+    with pytest.raises(ValueError, match="sample_weight leaves class 1 a share of"):
+        DeepClassifier(net="mlp").fit(X, y, np.where(y == 1, rare, 1e300))
+
+
+def test_evaluation_that_cannot_choose_is_refused_before_training():
+    X, y = ring_table(200)
+    model = DeepClassifier(net="mlp")
+    with pytest.raises(ValueError, match="eval_sample_weight was given without eval_set"):
+        model.fit(X, y, eval_sample_weight=np.ones(200))
+    for two in ([(X, y), (X, y)], ((X, y), (X, y)), [(X, y)] * 3, [[X.tolist(), y.tolist()]] * 2):
+        with pytest.raises(ValueError, match=f"eval_set holds {len(two)} pairs .* pass one pair"):
+            model.fit(X, y, eval_set=two)
+    with pytest.raises(ValueError, match="eval_sample_weight leaves only rows of class 0"):
+        model.fit(X, y, eval_set=(X, y), eval_sample_weight=(y == 0).astype(float))
+
+
+def test_two_rows_as_lists_are_one_pair():
+    X, y = ring_table(200)
+    rows = [int(np.argmin(y)), int(np.argmax(y))]
+    model = DeepClassifier(net="mlp", width=8, max_epochs=1, random_state=0, n_jobs=1)
+    assert model.fit(X, y, eval_set=(X[rows].tolist(), y[rows].tolist())).validation_scores_ is not None
+
+
 def test_refused():
     X, y = ring_table(200)
     model = DeepClassifier(net="mlp")

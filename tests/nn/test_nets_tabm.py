@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tabm
@@ -12,7 +13,7 @@ from rtdl_num_embeddings import LinearReLUEmbeddings, PeriodicEmbeddings
 from raresight.losses import parse
 from raresight.nn.loss_table import LossTable
 from raresight.nn.nets import MLP, TabM
-from raresight.nn.nets.tabm import _Dropout, mean_probability
+from raresight.nn.nets.tabm import _DrawsFrom, _Dropout, mean_probability
 
 torch.set_num_threads(1)
 
@@ -80,6 +81,31 @@ def test_weights_start_as_in_the_package(sharing, embedding):
         )
     for mine, theirs in zip(drawn.parameters(), reference.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+def first_weights(seed):
+    net = TabM(FEATURES, members=4, width=64, seeds=(seed,))
+    return torch.cat([value.detach().flatten() for value in net.parameters()])
+
+
+def test_weights_start_the_same_in_threads_and_leave_the_common_generator_alone():
+    seeds = range(24)
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    expected = [first_weights(seed) for seed in seeds]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(first_weights, seeds))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert [torch.equal(*pair) for pair in zip(found, expected)] == [True] * len(seeds)
+
+
+def test_draws_that_take_no_generator_are_refused():
+    with _DrawsFrom(torch.Generator().manual_seed(0)):
+        assert torch.empty(3).uniform_().shape == (3,)
+        with pytest.raises(
+            RuntimeError, match=r"aten\.rand\.default draws first weights of TabM, but takes no"
+        ):
+            torch.rand(3)
 
 
 def test_prediction_is_the_mean_of_probabilities():

@@ -59,11 +59,16 @@ def read_weights(sample_weight: Any, table: Any) -> Array | None:
     return weights
 
 
-def read_labelled(estimator: Any, pair: Any, classes: Array, name: str) -> tuple[Any, Array]:
-    """The rows of an evaluation pair (X, y) and their class numbers; `name` is how errors call the pair."""
+def read_labelled(
+    estimator: Any, pair: Any, classes: Array, name: str, categorical: Any = "auto"
+) -> tuple[Any, Array]:
+    """The rows of an evaluation pair (X, y) and their class numbers; `name` is how errors call the pair.
+
+    The columns `categorical` may hold text.
+    """
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise ValueError(f"{name} must be a pair (X, y)")
-    table = read_table(estimator, pair[0], reset=False)
+    table = read_table(estimator, pair[0], reset=False, categorical=categorical)
     labels = read_targets(pair[1], type(estimator).__name__)
     check_consistent_length(table, labels)
     return table, encode_known(labels, classes, name)

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["digest_of", "pack_parameters", "pack_values", "unpack_values"]
+__all__ = ["VALUE_KINDS", "digest_of", "kind_of_values", "pack_parameters", "pack_values", "unpack_values"]
+
+# What can be written, and the types of NumPy that hold it without a change.
+VALUE_KINDS = {"text": "UTO", "booleans": "b", "whole numbers": "iu", "floats": "f"}
 
 
 def digest_of(description: dict[str, Any]) -> str:
@@ -18,16 +21,43 @@ def digest_of(description: dict[str, Any]) -> str:
 
 
 def pack_values(values: Any, what: str) -> dict[str, Any]:
-    """Labels or categories with their type: whole numbers, floats, booleans or text."""
+    """Labels or categories with their type: whole numbers, floats, booleans or text, and no mixture of them.
+
+    >>> pack_values(["a", "b"], "the labels")
+    {'dtype': 'str', 'values': ['a', 'b']}
+    """
     array = np.asarray(values)
-    kinds = {"i": "int", "u": "int", "f": "float", "b": "bool", "U": "str", "T": "str"}
-    kind = kinds.get(array.dtype.kind)
-    if kind is None and all(isinstance(value, str) for value in array.tolist()):
-        kind = "object"
-    if kind is None:
-        raise ValueError(f"{what} of type {array.dtype} cannot be saved: use numbers, booleans or text")
-    dtype = "object" if kind == "object" else "str" if kind == "str" else array.dtype.str
+    # NumPy makes one type of several without a word: 1 and "a" would become two texts.
+    kind = kind_of_values(values.tolist() if isinstance(values, np.ndarray) else list(values))
+    if len(array) and array.dtype.kind not in VALUE_KINDS.get(kind, ""):
+        raise ValueError(
+            f"{what} are {kind} and cannot be saved: use whole numbers, floats, booleans or text, all alike"
+        )
+    dtype = {"O": "object", "U": "str", "T": "str"}.get(array.dtype.kind, array.dtype.str)
     return {"dtype": dtype, "values": array.tolist()}
+
+
+def kind_of_values(values: list[Any]) -> str:
+    """What a list holds, by the names of `VALUE_KINDS`; or the types in it, which are no such kind.
+
+    >>> kind_of_values([1, 2]), kind_of_values([1, "a"])
+    ('whole numbers', 'of type int and str')
+    """
+    if all(isinstance(value, str) for value in values):
+        return "text"
+    if all(isinstance(value, (bool, np.bool_)) for value in values):
+        return "booleans"
+    if all(_is_whole(value) for value in values):
+        fits = np.asarray(values).dtype.kind in "iu"
+        return "whole numbers" if fits else "whole numbers beyond 64 bits"
+    if all(isinstance(value, (float, np.float32, np.float16)) for value in values):
+        return "floats"
+    return "of type " + " and ".join(sorted({type(value).__name__ for value in values}))
+
+
+def _is_whole(value: Any) -> bool:
+    # For NumPy a span of time is a whole number, and for Python a boolean is one.
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
 def unpack_values(packed: dict[str, Any]) -> np.ndarray[Any, Any]:

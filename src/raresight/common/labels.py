@@ -50,12 +50,37 @@ def encode_known(labels: Array, classes: Array, name: str) -> Array:
 
 
 def shares_of(codes: Array, weights: Array | None, classes: Array) -> Array:
-    """The weighted share of each class."""
-    total = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
-    if np.any(total <= 0):
-        empty = _plain(classes[int(np.argmin(total))])
+    """The weighted share of each class.
+
+    >>> shares_of(np.array([0, 0, 0, 1]), np.full(4, 1e308), np.array(["good", "bad"])).tolist()
+    [0.75, 0.25]
+    """
+    counted = codes if weights is None else codes[weights > 0]
+    rows = np.bincount(counted, minlength=len(classes))
+    if np.any(rows == 0):
+        empty = _plain(classes[int(np.argmin(rows))])
         raise ValueError(f"every row of class {empty} has weight zero: one class is missing")
-    return np.asarray(total / total.sum())
+    scaled = None if weights is None else below_one(weights)
+    total = np.bincount(codes, scaled, minlength=len(classes)).astype(np.float64)
+    shares = total / total.sum()
+    if not (shares.min() > 0 and shares.max() < 1):
+        rare = int(np.argmin(shares))
+        raise ValueError(
+            f"sample_weight leaves class {_plain(classes[rare])} a share of {shares[rare]:.3g} of the total, "
+            "which makes the others 1 in float64: give weights that differ less"
+        )
+    return np.asarray(shares)
+
+
+def below_one(weights: Array) -> Array:
+    """Weights by the power of two that makes the largest less than 1, so that no sum of them is infinite.
+
+    Such a power changes no digit.
+
+    >>> below_one(np.array([3.0, 0.0, 1e308 / 3e307])).tolist()
+    [0.75, 0.0, 0.8333333333333334]
+    """
+    return np.asarray(np.ldexp(weights, -np.frexp(weights.max())[1]))
 
 
 def _plain(label: Any) -> str:

@@ -7,12 +7,15 @@ by the caller, and a value at prediction that training did not see, which counts
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
+
+from .json_values import kind_of_values
 
 # By position, because names may be numbers.
 Categories = dict[int, list[Any]]
@@ -28,16 +31,24 @@ def is_sparse(X: Any) -> bool:
     return bool(sparse.issparse(X))
 
 
-def read_table(estimator: Any, X: Any, *, reset: bool) -> Any:
+def read_table(
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    categorical: Any = "auto",
+    parameter: str = "categorical_feature",
+) -> Any:
     """X as what estimators take: a float array, a CSR matrix or a pandas DataFrame.
 
     With `reset` the estimator learns the number and the names of the columns; otherwise they are compared
-    with those it knows. NaN, None and null are missing values; infinity in an array is refused.
+    with those it knows. NaN, None and null are missing values; infinity in an array is refused. Of a
+    DataFrame the columns of `categorical`, as `categorical_columns` takes them, may hold text.
     """
     if is_frame(X):
         frame = _as_pandas(X)
         validate_data(estimator, frame, reset=reset, skip_check_array=True)
-        _check_frame(frame)
+        _check_frame(frame, set(categorical_columns(frame, categorical, parameter)))
         return frame
     # Whole numbers become float64: LightGBM reads types other than float as float32 and drops digits.
     table: Any = validate_data(
@@ -54,7 +65,16 @@ def read_table(estimator: Any, X: Any, *, reset: bool) -> Any:
 
 
 def categorical_columns(X: Any, given: Any, parameter: str = "categorical_feature") -> list[int]:
-    """Positions of the categorical columns: those of pandas' type, and those the caller names."""
+    """Positions of the categorical columns: those of pandas' type, and those the caller names.
+
+    `given` is "auto" or None for none but the former; a list of names or positions; or a mask, one boolean a
+    column, as scikit-learn takes it.
+
+    >>> categorical_columns(np.zeros((2, 3)), [False, True, True])
+    [1, 2]
+    >>> categorical_columns(np.zeros((2, 3)), [0, 2])
+    [0, 2]
+    """
     names = [str(name) for name in X.columns] if is_frame(X) else None
     found = set()
     if names is not None:
@@ -63,15 +83,32 @@ def categorical_columns(X: Any, given: Any, parameter: str = "categorical_featur
         if given != "auto":
             raise ValueError(f"{parameter} must be 'auto' or a list of columns, got {given!r}")
         return sorted(found)
-    for column in given:
+    if given is None:
+        return sorted(found)
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{parameter} must be 'auto' or a list of columns, got {given!r}")
+    columns = list(given)
+    if columns and all(isinstance(column, (bool, np.bool_)) for column in columns):
+        if len(columns) != X.shape[1]:
+            raise ValueError(
+                f"{parameter} is a mask of {len(columns)} booleans, but X has {X.shape[1]} columns: give one "
+                "for each of them"
+            )
+        return sorted(found.union(np.flatnonzero(columns).tolist()))
+    for column in columns:
         if isinstance(column, str):
             if names is None or column not in names:
                 raise ValueError(f"{parameter}: there is no column named {column!r}")
             found.add(names.index(column))
-        else:
-            if not 0 <= int(column) < X.shape[1]:
-                raise ValueError(f"{parameter}: there is no column {column}, X has {X.shape[1]}")
-            found.add(int(column))
+            continue
+        is_number = isinstance(column, Real) and not isinstance(column, (bool, np.bool_))
+        if not (is_number and np.isfinite(column) and column == int(column)):
+            raise ValueError(
+                f"{parameter} must hold names, positions or one boolean a column, but holds {column!r}"
+            )
+        if not 0 <= column < X.shape[1]:
+            raise ValueError(f"{parameter}: there is no column {column}, X has {X.shape[1]}")
+        found.add(int(column))
     return sorted(found)
 
 
@@ -91,7 +128,7 @@ def check_names(X: Any, refused: str, library: str) -> None:
 def learn_categories(X: Any, columns: Sequence[int], kinds: Sequence[str], library: str) -> Categories:
     """The values of each categorical column of a DataFrame, in the order in which they are numbered.
 
-    `kinds` are the types of categories that the library can hold, by the names of `_kind_of`.
+    `kinds` are the types of categories that the library can hold, by the names of `VALUE_KINDS`.
     """
     if not is_frame(X):
         _check_codes(X, columns)
@@ -100,27 +137,19 @@ def learn_categories(X: Any, columns: Sequence[int], kinds: Sequence[str], libra
     for i in columns:
         column = X.iloc[:, i]
         kept = column.astype("category").cat.categories.tolist()
-        kind = _kind_of(kept)
-        if kind not in kinds:
-            raise ValueError(
-                f"the categories of column {str(X.columns[i])!r} are {kind}, {library} takes "
-                f"{' or '.join(kinds)}: write them as text, such as X[column].cat.rename_categories(str)"
-            )
+        check_categories(kept, str(X.columns[i]), kinds, library)
         categories[i] = kept
     return categories
 
 
-def _kind_of(values: list[Any]) -> str:
-    if all(isinstance(value, str) for value in values):
-        return "text"
-    if all(isinstance(value, bool) for value in values):
-        return "booleans"
-    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return "whole numbers"
-    if all(isinstance(value, float) for value in values):
-        return "floats"
-    types = sorted({type(value).__name__ for value in values})
-    return "of type " + " and ".join(types)
+def check_categories(values: list[Any], column: str, kinds: Iterable[str], owner: str) -> None:
+    """An error for categories that are of none of the kinds `owner` can hold, or of several at once."""
+    kind = kind_of_values(values)
+    if kind not in kinds:
+        raise ValueError(
+            f"the categories of column {column!r} are {kind}, {owner} takes {' or '.join(kinds)}: write them "
+            "as text, such as X[column].astype('category').cat.rename_categories(str)"
+        )
 
 
 def apply_categories(X: Any, categories: Mapping[int, list[Any]]) -> Any:
@@ -162,15 +191,19 @@ def _as_pandas(X: Any) -> Any:
     return pandas.DataFrame(columns)
 
 
-def _check_frame(frame: Any) -> None:
+def _check_frame(frame: Any, categorical: set[int]) -> None:
     if frame.shape[0] == 0:
         raise ValueError(
             f"Found array with 0 sample(s) (shape={frame.shape}) while a minimum of 1 is required."
         )
+    if frame.shape[1] == 0:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={frame.shape}) while a minimum of 1 is required."
+        )
     wrong = [
         str(name)
-        for name, dtype in zip(frame.columns, frame.dtypes)
-        if getattr(dtype, "kind", "f") not in "iufb" and str(dtype) != "category"
+        for i, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes))
+        if getattr(dtype, "kind", "f") not in "iufb" and i not in categorical
     ]
     if wrong:
         raise ValueError(

@@ -21,7 +21,7 @@ from ..common.estimators import (
     read_weights,
     with_gaps_and_sparse,
 )
-from ..common.labels import encode, read_targets, shares_of
+from ..common.labels import below_one, encode, read_targets, shares_of
 from ..common.level import shifted
 from ..common.posterior import log_posterior, two_columns
 from ..common.tables import categorical_columns, is_frame, read_table
@@ -89,15 +89,15 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: `{class: weight}`, or `"balanced"`; taken out of the probabilities again, as for
             `LinearClassifier`.
         categorical_features: `"auto"` takes categorical columns of DataFrames; a list of names or positions
-            adds columns.
+            adds columns, also of text, and so does a mask of one boolean a column; None adds none.
         device: `"auto"` is a GPU if there is one; or `"cpu"`, `"cuda"`.
         random_state: Seed of first weights, batches and held-out rows.
-        n_jobs: Threads on a CPU; None leaves it to PyTorch.
+        n_jobs: Threads on a CPU; -1 is one a core, None leaves it to PyTorch.
 
     Attributes:
         classes_, n_features_in_, feature_names_in_: As in scikit-learn.
         loss_: The loss of the nets, class weights included.
-        losses_: All losses that were trained.
+        losses_: All losses that were trained; after `load`, the text of one that lost and cannot be read back.
         validation_scores_: The validation score of each loss by its text; None without validation rows.
         best_epochs_: The epoch whose weights each net has, from 1.
         n_epochs_: Epochs that were trained.
@@ -123,7 +123,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     classes_: Array
     loss_: Loss
-    losses_: tuple[Loss, ...]
+    losses_: tuple[Loss | str, ...]
     validation_scores_: dict[str, float] | None
     best_epochs_: tuple[int, ...]
     n_epochs_: int
@@ -221,19 +221,23 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """The attributes of the fitted model; sets nothing but the columns."""
         labels = read_targets(y, type(self).__name__)
-        table = dense_table(read_table(self, X, reset=True))
+        read = read_table(
+            self, X, reset=True, categorical=self.categorical_features, parameter="categorical_features"
+        )
+        table = dense_table(read)
         check_consistent_length(table, labels)
         weights = read_weights(sample_weight, table)
         classes, codes = encode(labels)
         shares = shares_of(codes, weights, classes)
         if weights is not None:
+            weights = below_one(weights)
             kept = np.flatnonzero(weights)
             table, codes, weights = _rows(table, kept), codes[kept], weights[kept]
         losses = self._losses(classes, np.bincount(codes))
         categorical = categorical_columns(table, self.categorical_features, "categorical_features")
         random = check_random_state(self.random_state)
         seeds = [int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=self.n_seeds)]
-        given = self._read_evaluation(eval_set, eval_sample_weight, classes)
+        given = self._read_evaluation(eval_set, eval_sample_weight, classes, categorical)
         parts = None
         if given is None:
             parts = hold_out(codes, self.early_stopping, float(self.validation_fraction), random)
@@ -244,6 +248,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = TrainingRows(inputs[train], codes[train], None if weights is None else weights[train], shares)
         validation = None
         if given is not None:
+            encoder.warn_of_unseen(given[0])
             validation = Validation(encoder.apply(given[0]), given[1], given[2], float(self.max_fpr))
         elif parts is not None:
             held = parts[1]
@@ -307,26 +312,43 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return list(dict.fromkeys(weighted_loss(loss_for_classes(one, counts), weights) for one in given))
 
     def _read_evaluation(
-        self, eval_set: Any, eval_sample_weight: Any, classes: Array
+        self, eval_set: Any, eval_sample_weight: Any, classes: Array, categorical: list[int]
     ) -> tuple[Any, Array, Array | None] | None:
         if eval_set is None:
+            if eval_sample_weight is not None:
+                raise ValueError("eval_sample_weight was given without eval_set, whose rows it weighs")
             return None
         if isinstance(eval_set, list) and len(eval_set) == 1:
             eval_set = eval_set[0]
-        rows, codes = read_labelled(self, eval_set, classes, "eval_set")
+        elif _holds_pairs(eval_set):
+            raise ValueError(
+                f"eval_set holds {len(eval_set)} pairs (X, y), but the epoch is chosen by one: pass one pair"
+            )
+        rows, codes = read_labelled(self, eval_set, classes, "eval_set", categorical)
         table = dense_table(rows)
         if len(classes) == 2 and len(np.unique(codes)) < 2:
             raise ValueError(
                 f"eval_set holds the label {classes[codes[0]]} alone: its partial AUC needs both classes"
             )
-        return table, codes, read_weights(eval_sample_weight, table)
+        weights = read_weights(eval_sample_weight, table)
+        if weights is None:
+            return table, codes, None
+        weights = below_one(weights)
+        counted = np.unique(codes[weights > 0])
+        if len(classes) == 2 and len(counted) < 2:
+            raise ValueError(
+                f"eval_sample_weight leaves only rows of class {classes[counted[0]]} a weight above 0: the "
+                "partial AUC of eval_set needs both classes"
+            )
+        return table, codes, weights
 
     # ---- predictions ---------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> Array:
         """Scores z, float64: (n,) for two classes, (n, K) for K."""
         check_is_fitted(self)
-        table = read_table(self, X, reset=False)
+        table = read_table(self, X, reset=False, categorical=self._encoder.categorical)
+        self._encoder.warn_of_unseen(table)
         device = device_for(self.device)
         blocks = range(0, table.shape[0], _BLOCK)
         with torch_threads(self.n_jobs):
@@ -387,6 +409,13 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model = cls()
         read_model(model, folder)
         return model
+
+
+def _holds_pairs(eval_set: Any) -> bool:
+    """Whether it is a list of pairs (X, y); X itself may be a list of two rows."""
+    return isinstance(eval_set, (list, tuple)) and all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 and np.ndim(pair[0]) == 2 for pair in eval_set
+    )
 
 
 def _rows(table: Any, chosen: Any) -> Any:

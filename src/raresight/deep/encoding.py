@@ -7,6 +7,7 @@ says so. A column that is constant in training has no input of its own.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.json_values import pack_values, unpack_values
-from ..common.tables import is_frame, is_sparse
+from ..common.json_values import VALUE_KINDS, kind_of_values, pack_values, unpack_values
+from ..common.tables import check_categories, is_frame, is_sparse
 from .levels import Levels
 from .normal_scores import NormalScores
 
@@ -62,6 +63,7 @@ class TableEncoder:
         for i in range(table.shape[1]):
             if i in categorical:
                 known = _distinct(table, i)
+                check_categories(list(known), _name(table, i), VALUE_KINDS, "DeepClassifier")
                 codes, missing = _codes(table, i, known)
                 levels = Levels.learn(known, codes, weights) if len(known) else None
                 columns.append(_Column(None, levels, bool(missing.any())))
@@ -82,6 +84,33 @@ class TableEncoder:
         """The column that each input comes from."""
         return np.repeat(np.arange(len(self.columns)), [column.n_inputs for column in self.columns])
 
+    @property
+    def categorical(self) -> list[int]:
+        """The columns that may hold text: those with levels, and those whose values are not read at all."""
+        return [i for i, column in enumerate(self.columns) if column.scale is None]
+
+    def warn_of_unseen(self, table: Any) -> None:
+        """Warn of columns of a DataFrame with no category that training saw: "1", say, where it saw 1.
+
+        Arrays of numbers cannot have got the type wrong, and codes that training lacked are usual in a few
+        rows.
+        """
+        if not is_frame(table):
+            return
+        for i, coding in enumerate(self.columns):
+            levels = coding.levels
+            if levels is None:
+                continue
+            codes, missing = _codes(table, i, levels.known)
+            if not missing.all() and (codes < 0).all():
+                value = table.iloc[:, i][~missing].tolist()[0]
+                warnings.warn(
+                    f"training saw no category that column {_name(table, i)!r} holds, such as {value!r}, but "
+                    f"others such as {levels.known[0]!r}: the column says nothing of these rows",
+                    UserWarning,
+                    stacklevel=3,
+                )
+
     def apply(self, table: Any) -> NDArray[np.float32]:
         """Rows (n, columns) to inputs (n, n_inputs)."""
         inputs = np.zeros((table.shape[0], self.n_inputs), dtype=np.float32)
@@ -93,11 +122,12 @@ class TableEncoder:
             if column.levels is not None:
                 codes, missing = _codes(table, i, column.levels.known)
                 inputs[:, place : place + column.levels.n_inputs] = column.levels.apply(codes)
-            else:
+            elif column.scale is not None:
                 values = _numbers(table, i)
                 missing = np.isnan(values)
-                if column.scale is not None:
-                    inputs[:, place] = column.scale.apply(values)
+                inputs[:, place] = column.scale.apply(values)
+            else:
+                missing = _missing(table, i)
             if column.gaps:
                 inputs[:, last - 1] = missing
             place = last
@@ -158,8 +188,21 @@ def dense_table(table: Any) -> Any:
     return table.toarray()
 
 
+def _name(table: Any, i: int) -> str:
+    return str(table.columns[i]) if is_frame(table) else str(i)
+
+
 def _numbers(table: Any, i: int) -> Floats:
     if is_frame(table):
+        dtype = table.dtypes.iloc[i]
+        if str(dtype) == "category":
+            categories = dtype.categories.tolist()
+            kind = kind_of_values(categories)
+            if categories and kind not in ("booleans", "whole numbers", "floats"):
+                raise ValueError(
+                    f"column {_name(table, i)!r} held numbers in training, but holds categories that are "
+                    f"{kind} here, such as {categories[0]!r}: make it numeric, such as by pandas.to_numeric"
+                )
         return np.asarray(table.iloc[:, i].to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(table[:, i], dtype=np.float64)
 
@@ -173,15 +216,18 @@ def _distinct(table: Any, i: int) -> tuple[Any, ...]:
     return tuple(np.unique(values[~np.isnan(values)]).tolist())
 
 
+def _missing(table: Any, i: int) -> NDArray[np.bool_]:
+    return np.asarray(table.iloc[:, i].isna() if is_frame(table) else np.isnan(table[:, i]))
+
+
 def _codes(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Positions in `known`, -1 for any other value; and which values are missing."""
     if is_frame(table):
         import pandas  # type: ignore[import-untyped]
 
-        column = table.iloc[:, i]
-        plain = column.astype(object)
+        plain = table.iloc[:, i].astype(object)
         codes = pandas.Categorical(plain.where(plain.isin(known), None), categories=list(known)).codes
-        return codes.astype(np.int64), column.isna().to_numpy()
+        return codes.astype(np.int64), _missing(table, i)
     if any(isinstance(value, str) for value in known):
         raise ValueError(
             f"column {i} held text categories in training, which an array of numbers cannot have: "

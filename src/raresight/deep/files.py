@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..common.estimators import readable_text
 from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
-from ..losses import parse
+from ..losses import Loss, parse
 from ..nn.safe_files import read_tensors, write_json, write_tensors
 from .encoding import TableEncoder
 from .nets import NET_SIZES, NetPlan
@@ -47,6 +47,7 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
         "torch_version": str(torch.__version__),
         "loss": readable_text(model.loss_),
         "losses": [str(loss) for loss in model.losses_],
+        "unreadable_losses": [k for k, loss in enumerate(model.losses_) if not _is_readable(loss)],
         "classes": pack_values(model.classes_, "classes"),
         "net": {
             "name": nets.plan.name,
@@ -102,7 +103,7 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
         attributes: dict[str, Any] = {
             "classes_": unpack_values(described["classes"]),
             "loss_": loss,
-            "losses_": tuple(parse(text) for text in described["losses"]),
+            "losses_": _losses(described),
             "validation_scores_": None if scores is None else {t: _number(s) for t, s in scores.items()},
             "best_epochs_": tuple(described["best_epochs"]),
             "n_epochs_": described["n_epochs"],
@@ -145,6 +146,34 @@ def _read_description(place: Path) -> dict[str, Any]:
             f"{place / WEIGHTS_FILE} is not the file that was saved: it was changed or truncated since"
         )
     return described
+
+
+def _is_readable(loss: Loss | str) -> bool:
+    """Not where it was read from a file as a text alone, or is made of a function."""
+    if isinstance(loss, str):
+        return False
+    try:
+        readable_text(loss)
+    except ValueError:
+        return False
+    return True
+
+
+def _losses(described: Mapping[str, Any]) -> tuple[Loss | str, ...]:
+    """The losses that were tried; of one that lost and cannot be read back, its text."""
+    texts = described["losses"]
+    unreadable = described.get("unreadable_losses")
+    if unreadable is None:
+        # Files of before do not tell them apart.
+        return tuple(_loss_or_text(text) for text in texts)
+    return tuple(text if k in unreadable else parse(text) for k, text in enumerate(texts))
+
+
+def _loss_or_text(text: str) -> Loss | str:
+    try:
+        return parse(text)
+    except ValueError:
+        return text
 
 
 def _score_shift(described: Mapping[str, Any], outputs: int) -> NDArray[np.float64]:

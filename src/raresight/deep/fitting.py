@@ -133,6 +133,7 @@ def fit_nets(
             f"{len(losses)} losses need rows to choose by: pass eval_set=(X, y) to fit, or set "
             "early_stopping=True"
         )
+    _check_texts(losses)
     found = train_ensembles(
         plan, losses, seeds, rows, recipe, validation=validation, patience=patience, device=device
     )
@@ -145,6 +146,17 @@ def fit_nets(
     return Outcome(found.nets[best], scores, found.best_epochs[best], found.trained)
 
 
+def _check_texts(losses: Sequence[Loss]) -> None:
+    """The scores of the losses are told by their texts, as the file of a model does."""
+    seen: dict[str, Loss] = {}
+    for loss in losses:
+        if seen.setdefault(str(loss), loss) != loss:
+            raise ValueError(
+                f"two different losses have the same text {loss}, by which their scores are told apart: give "
+                "one of them another name"
+            )
+
+
 def best_merit(merits: Sequence[float]) -> int:
     """The place of the largest; an error where none is finite."""
     if not np.isfinite(merits).any():
@@ -155,15 +167,18 @@ def best_merit(merits: Sequence[float]) -> int:
 def importances(
     nets: TrainedNets, rows: TrainingRows, origins: NDArray[np.intp], columns: int, device: str
 ) -> Floats:
-    """The share of each column: mean |slope of the score| times the deviation of each of its inputs.
+    """The share of each column: mean |slope| times the deviation of each of its inputs.
 
-    The mean is over the classes, each by up to 512 of its rows; shares sum to one, or are all zero.
+        share of a column ~ sum over its inputs i of  std(x_i) sum over classes y of mean |dm_y/dx_i|
+
+    where the inner mean is over up to 512 rows of class y, and m_y is the score of two classes, or of several
+    the logit of y minus the mean of the others. Shares sum to one, or are all zero.
     """
     found = np.zeros(rows.inputs.shape[1])
     for k in range(len(rows.shares)):
         some = np.flatnonzero(rows.codes == k)
         some = some[:: max(1, -(-len(some) // _SLOPE_ROWS))]
-        found += nets.slopes(rows.inputs[some], device).mean(0)
+        found += nets.slopes(rows.inputs[some], k, device).mean(0)
     found *= rows.inputs.std(0, dtype=np.float64)
     gathered = np.bincount(origins, found[: len(origins)], minlength=columns)
     total = gathered.sum()

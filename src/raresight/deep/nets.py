@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from ..nn.nets import MLP, ReplicaNet, TabM, TabNet
@@ -18,6 +20,9 @@ NET_SIZES: dict[str, dict[str, float]] = {
     "tabnet": {"width": 8, "steps": 3},
     "mlp": {"width": 256, "blocks": 2},
 }
+_KINDS: dict[str, Any] = {"tabm": TabM, "tabnet": TabNet, "mlp": MLP}
+# What the table, the classes and the losses decide.
+_NOT_OPTIONS = ("features", "outputs", "replicas", "seeds")
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,7 @@ class NetPlan:
 
     def build(self, replicas: int, seeds: tuple[int, ...]) -> ReplicaNet:
         """The stack of nets, with its first weights."""
-        kinds: dict[str, Any] = {"tabm": TabM, "tabnet": TabNet, "mlp": MLP}
-        make = partial(kinds[self.name], self.features, outputs=self.outputs, **self.options)
+        make = partial(_KINDS[self.name], self.features, outputs=self.outputs, **self.options)
         net: ReplicaNet = make(replicas=replicas, seeds=seeds)
         return net
 
@@ -55,10 +59,20 @@ def plan_net(
     chosen: dict[str, Any] = {
         size: default if sizes.get(size) is None else sizes[size] for size, default in known.items()
     }
-    for size in known:
-        value = chosen[size]
-        if size != "dropout" and (isinstance(value, bool) or value != int(value) or value < 1):
+    for size, value in chosen.items():
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if size == "dropout":
+            if not (is_number and 0 <= value < 1):
+                raise ValueError(f"dropout must be a number of at least 0 and below 1, got {value!r}")
+        elif not (is_number and value >= 1 and value % 1 == 0):
             raise ValueError(f"{size} must be a whole number of at least 1, got {value!r}")
+    options_known = [key for key in inspect.signature(_KINDS[name]).parameters if key not in _NOT_OPTIONS]
+    for option in extra:
+        if option not in options_known:
+            raise ValueError(
+                f"net_options names {option!r}, which {name} does not have: its options are "
+                f"{', '.join(options_known)}"
+            )
     width = int(chosen["width"])
     if name == "mlp":
         options: dict[str, Any] = {"hidden": [width] * int(chosen["blocks"])}

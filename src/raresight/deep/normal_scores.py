@@ -59,5 +59,32 @@ class NormalScores:
 
     def apply(self, values: NDArray[Any]) -> Floats:
         """The scores of values; 0, the mean, where one is missing."""
-        found = np.interp(values.astype(np.float64), self.knots, self.scores)
+        numbers = values.astype(np.float64)
+        found = np.interp(numbers, self.knots, self.scores)
+        steep = self._steep()
+        if steep.any():
+            left = (np.searchsorted(self.knots, numbers, side="right") - 1).clip(0, len(steep) - 1)
+            within = np.flatnonzero(steep[left])
+            found[within] = self._between(numbers[within], left[within])
         return np.asarray(np.where(np.isnan(found), 0.0, found))
+
+    def _steep(self) -> NDArray[np.bool_]:
+        """Segments whose length or slope is beyond the range of float64, where `numpy.interp` goes astray."""
+        rise = np.diff(self.scores)
+        with np.errstate(over="ignore"):
+            length = np.diff(self.knots)
+            slope = rise / length
+        usual = np.isfinite(length) & np.isfinite(slope) & (slope >= np.finfo(np.float64).tiny)
+        return np.asarray(~usual & (rise > 0))
+
+    def _between(self, numbers: Floats, left: NDArray[np.intp]) -> Floats:
+        """Scores in the segments that start at the knots `left`, by the share of the segment."""
+        low, high = self.knots[left], self.knots[left + 1]
+        # The larger end becomes about 1/4, by a power of two: no length is infinite or has few digits.
+        power = -np.frexp(np.maximum(np.abs(low), np.abs(high)))[1] - 1
+        inside = np.clip(numbers, low, high)
+        start = np.ldexp(low, power)
+        share = (np.ldexp(inside, power) - start) / (np.ldexp(high, power) - start)
+        below, above = self.scores[left], self.scores[left + 1]
+        score = np.clip(below + share * (above - below), below, above)
+        return np.asarray(np.where(share >= 1, above, score))

@@ -38,17 +38,22 @@ def score_rows(replicas: Replicas, inputs: Tensor) -> NDArray[np.float64]:
 
 
 def member_scores(replicas: Replicas, inputs: Tensor) -> Tensor:
-    """Scores of every member: (K, members, N), or (K, members, N, classes)."""
+    """Scores of every member: (K, members, N), or (K, members, N, classes).
+
+    Nets in training are set to evaluation meanwhile, which is not for several threads; others stay untouched.
+    """
     net = replicas.net
     was_training = net.training
-    net.eval()
+    if was_training:
+        net.eval()
     try:
         with torch.no_grad():
             x = inputs.to(replicas.device, replicas.dtype)
             scores: Tensor = net.member_scores(x) if isinstance(net, TabM) else net(x).unsqueeze(1)
             return scores
     finally:
-        net.train(was_training)
+        if was_training:
+            net.train()
 
 
 def ensemble_score(loss: Loss, scores: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
@@ -25,8 +26,8 @@ def check_settings(estimator: Any) -> None:
         _check_whole(name, getattr(estimator, name))
     if estimator.batch_size != "auto":
         _check_whole("batch_size", estimator.batch_size, "'auto' or ")
-    if estimator.n_jobs is not None:
-        _check_whole("n_jobs", estimator.n_jobs, "None or ")
+    if estimator.n_jobs is not None and not _means_all_cores(estimator.n_jobs):
+        _check_whole("n_jobs", estimator.n_jobs, "None, -1 for all cores, or ")
     _check_number("learning_rate", estimator.learning_rate, "above 0", lambda x: x > 0)
     _check_number("weight_decay", estimator.weight_decay, "of at least 0", lambda x: x >= 0)
     _check_number("warmup_epochs", estimator.warmup_epochs, "of at least 0", lambda x: x >= 0)
@@ -36,6 +37,9 @@ def check_settings(estimator: Any) -> None:
     _check_number("max_fpr", estimator.max_fpr, "above 0 and at most 1", lambda x: 0 < x <= 1)
     if estimator.early_stopping not in ("auto", True, False):
         raise ValueError(f"early_stopping must be 'auto', True or False, got {estimator.early_stopping!r}")
+    options = estimator.net_options
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"net_options must be a mapping of options by name or None, got {options!r}")
     device_for(estimator.device)
 
 
@@ -67,14 +71,24 @@ def device_for(name: Any) -> str:
 
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """PyTorch on so many threads of the CPU; None leaves it as it is."""
+    """PyTorch on so many threads of the CPU, -1 as many as it has cores; None leaves it as it is."""
     before = torch.get_num_threads()
     if count is not None:
-        torch.set_num_threads(int(count))
+        torch.set_num_threads(_cores() if _means_all_cores(count) else int(count))
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _cores() -> int:
+    # Where the system can tell, those that this process may use.
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable is not None else os.cpu_count() or 1
+
+
+def _means_all_cores(n_jobs: Any) -> bool:
+    return isinstance(n_jobs, Integral) and n_jobs == -1
 
 
 def _check_whole(name: str, value: Any, other: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,13 +26,17 @@ class TrainedNets:
     Scores are computed in float64 from the float32 weights that training left, and then rounded to float32:
     so the score of a row does not depend on the rows beside it, on threads or on the device, as the last
     digits of sums do.
+
+    Several threads may use the same nets: they are built once, are never in training, and one thread at a
+    time passes rows through them, because TabM lends its weights to the pass and another device moves them.
     """
 
     plan: NetPlan
     loss: Loss
     seeds: tuple[int, ...]
     weights: Mapping[str, NDArray[Any]]
-    _built: Replicas | None = field(default=None, repr=False)
+    _built: Replicas | None = field(default=None, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @classmethod
     def of(cls, plan: NetPlan, replicas: Replicas, places: list[int]) -> TrainedNets:
@@ -42,26 +47,43 @@ class TrainedNets:
 
     def scores(self, inputs: NDArray[np.float32], device: str) -> NDArray[np.float32]:
         """Raw scores of coded rows: (N,), or (N, classes)."""
-        each = torch.from_numpy(score_rows(self.replicas(device), torch.from_numpy(inputs)))
-        return np.asarray(ensemble_score(self.loss, each).float().numpy())
+        with self._lock:
+            found = score_rows(self.replicas(device), torch.from_numpy(inputs))
+        return np.asarray(ensemble_score(self.loss, torch.from_numpy(found)).float().numpy())
+
+    def slopes(self, inputs: NDArray[np.float32], label: int, device: str) -> NDArray[np.float64]:
+        """|dm/dx| of rows of one class, (N, features), with m the sum over the nets of
+
+            z, a single score,   or   z_y - mean of z_j over the other classes j
+
+        for y the number of that class: one pass back, however many classes there are.
+        """
+        with self._lock:
+            replicas = self.replicas(device)
+            x = torch.from_numpy(inputs).to(replicas.device, replicas.dtype).requires_grad_()
+            scores = replicas.net(x)
+            if scores.dim() == 3:
+                own = scores[..., label]
+                scores = own - (scores.sum(-1) - own) / (scores.shape[-1] - 1)
+            slopes = torch.autograd.grad(scores.sum(), x)[0].abs()
+        return np.asarray(slopes.cpu().numpy())
 
     def replicas(self, device: str) -> Replicas:
-        """The nets on a device."""
+        """The nets on a device, in evaluation; among several threads only for the one that holds the lock."""
         if self._built is None:
             built = Replicas(self.plan.build, [self.loss] * len(self.seeds), self.seeds)
             built.net.load_state_dict({name: torch.from_numpy(w) for name, w in self.weights.items()})
-            self._built = built
-        return self._built.to(device, torch.float64)
-
-    def slopes(self, inputs: NDArray[np.float32], device: str) -> NDArray[np.float64]:
-        """Mean |dz/dx| over the nets, and over the outputs if there are several: (N, features)."""
-        replicas = self.replicas(device)
-        replicas.net.eval()
-        x = torch.from_numpy(inputs).to(replicas.device, replicas.dtype).requires_grad_()
-        scores = replicas.net(x)
-        outputs = scores.sum((0, 1)) if scores.dim() == 3 else scores.sum()[None]
-        found = [torch.autograd.grad(one, x, retain_graph=True)[0].abs() for one in outputs]
-        return np.asarray(torch.stack(found).mean(0).cpu().numpy())
+            built.net.eval()
+            self._built = built.to(device, torch.float64)
+        asked, here = torch.device(device), self._built.device
+        # "cuda" is any of them, "cuda:1" is that one.
+        if asked.type != here.type or asked.index not in (None, here.index):
+            self._built.to(asked)
+        return self._built
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_built": None}
+        """Neither the lock, which cannot be copied, nor the built nets, which `weights` has."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_built", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _built=None, _lock=threading.Lock())

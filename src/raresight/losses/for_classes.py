@@ -36,7 +36,10 @@ def loss_for_classes(loss: Loss | str, counts: Any) -> Loss:
         )
     n_classes = len(counts)
     if n_classes == 2 and not loss.takes_score:
-        raise ValueError(f"{loss} is for {loss.n_classes} class logits, but y holds two classes: one score")
+        raise ValueError(
+            f"{loss} is for {loss.n_classes} class logits, but y holds two classes: one score"
+            + _form_for_two(loss)
+        )
     if n_classes > 2 and loss.n_classes not in (None, n_classes):
         expected = "two classes" if loss.n_classes == 1 else f"{loss.n_classes} classes"
         raise ValueError(f"{loss} is for {expected}, but y holds {n_classes}")
@@ -46,6 +49,12 @@ def loss_for_classes(loss: Loss | str, counts: Any) -> Loss:
             "no start and no link"
         )
     return loss
+
+
+def _form_for_two(loss: Loss) -> str:
+    if loss.name != "vectorscaling":
+        return ""
+    return ", for which write 'vectorscaling(delta=...)', delta a number above 0"
 
 
 def _advice(counts: Any) -> str:

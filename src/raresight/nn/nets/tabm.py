@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...losses import Loss
 from .heads import MemberHead
@@ -195,9 +196,7 @@ class _Backbone(ReplicaLayer):
             self.batches[k] = 0
 
     def _built(self, seed: int) -> nn.Module:
-        # The package draws from PyTorch's own generator; it is lent for that and given back as it was.
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            torch.default_generator.manual_seed(seed)
+        with _DrawsFrom(torch.Generator().manual_seed(seed)), torch.device("cpu"):
             return self.build()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -214,6 +213,27 @@ class _Backbone(ReplicaLayer):
     def _call(self, values: dict[str, Tensor], x: Tensor) -> Tensor:
         features: Tensor = torch.func.functional_call(self.body, values, (x,))
         return features
+
+
+class _DrawsFrom(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """What this thread draws in the block comes from a generator, as if it were PyTorch's own.
+
+    The package names no generator. To seed PyTorch's own for it would mix the draws of all threads.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.generator = generator
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            if all(argument.name != "generator" for argument in func._schema.arguments):
+                raise RuntimeError(f"{func} draws first weights of TabM, but takes no generator")
+            given["generator"] = self.generator
+        return func(*args, **given)
 
 
 class _Dropout(nn.Module):
