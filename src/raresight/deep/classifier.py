@@ -97,7 +97,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         classes_, n_features_in_, feature_names_in_: As in scikit-learn.
         loss_: The loss of the nets, class weights included.
-        losses_: All losses that were trained; after `load`, the text of one that lost and cannot be read back.
+        losses_: All losses that were trained; after `load` the text of one that lost and cannot be read.
         validation_scores_: The validation score of each loss by its text; None without validation rows.
         best_epochs_: The epoch whose weights each net has, from 1.
         n_epochs_: Epochs that were trained.
