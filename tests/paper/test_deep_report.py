@@ -320,8 +320,8 @@ def test_options_of_another_part_are_refused(tmp_path):
         reproduce("table2", tmp_path, repeats=3)
     with pytest.raises(ValueError, match="table2 takes no seed"):
         reproduce("table2", tmp_path, seed=1)
-    with pytest.raises(ValueError, match="fraud takes no minutes"):
-        reproduce("fraud", tmp_path, minutes=3)
+    with pytest.raises(ValueError, match="fraud takes no stack"):
+        reproduce("fraud", tmp_path, stack=3)
     with pytest.raises(ValueError, match="size must be one of"):
         reproduce("brier", tmp_path, size="huge")
 
