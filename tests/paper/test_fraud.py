@@ -20,22 +20,12 @@ from raresight.paper.fraud_measures import METRICS, summarised
 from raresight.paper.fraud_methods import METHODS, SETTINGS, booster, prior_shift, run_method, undersampled
 from raresight.paper.fraud_report import read_results, write_table
 from raresight.paper.fraud_splits import splits
+from tiny_fraud import write_tiny_fraud
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    generator = np.random.default_rng(0)
-    rows = 4000
-    y = generator.random(rows) < 0.03
-    frame = pd.DataFrame(generator.normal(size=(rows, 28)), columns=[f"V{n}" for n in range(1, 29)])
-    frame["V1"] += 2.5 * y
-    frame["V2"] *= 1 + y
-    frame.insert(0, "Time", np.arange(rows) * 10.0)
-    frame["Amount"] = np.round(generator.exponential(50, rows), 2)
-    frame["Class"] = y.astype(int)
-    path = tmp_path_factory.mktemp("fraud") / "creditcard.csv"
-    frame.to_csv(path, index=False)
-    return path
+    return write_tiny_fraud(tmp_path_factory.mktemp("fraud"), rows=4000, share=0.03, shift=2.5)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from dataclasses import asdict
 
-import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -23,22 +22,12 @@ from raresight.paper.fraud_measures import METRICS
 from raresight.paper.fraud_methods import LOSS_METHODS
 from raresight.paper.fraud_nets import NO_GPU, SETUPS, planned_seconds, train_cells
 from raresight.paper.fraud_stack import NetSetup
+from tiny_fraud import write_tiny_fraud
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    generator = np.random.default_rng(0)
-    rows = 640
-    y = generator.random(rows) < 0.08
-    frame = pd.DataFrame(generator.normal(size=(rows, 28)), columns=[f"V{n}" for n in range(1, 29)])
-    frame["V1"] += 3 * y
-    frame["V2"] *= 1 + y
-    frame.insert(0, "Time", np.arange(rows) * 10.0)
-    frame["Amount"] = np.round(generator.exponential(50, rows), 2)
-    frame["Class"] = y.astype(int)
-    path = tmp_path_factory.mktemp("fraud") / "creditcard.csv"
-    frame.to_csv(path, index=False)
-    return path
+    return write_tiny_fraud(tmp_path_factory.mktemp("fraud"), rows=640, share=0.08, shift=3)
 
 
 def arguments(table, out):
