@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from raresight.nn.nets.convolution import WAYS, way_of
 from raresight.nn.nets.layers import BatchNorm, Conv3x3, GhostBatchNorm, ImageBatchNorm, Linear
 
 torch.set_num_threads(1)
@@ -51,6 +52,66 @@ def test_convolution(stride):
         for x, out in ((stacked[:, k], layer(stacked)[:, k]), (shared, layer(shared)[:, k])):
             expected = torch.nn.functional.conv2d(x, layer.weight[k], stride=stride, padding=1)
             torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("stride", "height", "width"), [(1, 6, 6), (2, 6, 6), (2, 5, 7), (1, 1, 4)])
+def test_every_way_of_a_convolution_is_the_same(way, stride, height, width):
+    x, weight = random(N, K, 2, height, width), random(K, C, 2, 3, 3, seed=1)
+    given = [x.requires_grad_(), weight.requires_grad_()]
+    out = WAYS[way](x, weight, stride)
+    expected = torch.stack(
+        [torch.nn.functional.conv2d(x[:, k], weight[k], stride=stride, padding=1) for k in range(K)], 1
+    )
+    torch.testing.assert_close(out, expected)
+    pull = random(*out.shape, seed=2)
+    found = torch.autograd.grad(out, given, pull)
+    for gradient, wanted in zip(found, torch.autograd.grad(expected, given, pull), strict=True):
+        torch.testing.assert_close(gradient, wanted)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_of_a_convolution_mixes_replicas(way):
+    """One whose weights are NaN leaves values and gradients of the others as they are."""
+    x, weight = random(N, K, 2, 6, 6).requires_grad_(), random(K, C, 2, 3, 3, seed=1)
+    spoilt = weight.clone()
+    spoilt[1] = float("nan")
+    outs, gradients = [], []
+    for stack in (weight, spoilt):
+        stack.requires_grad_()
+        out = WAYS[way](x, stack, 1)
+        outs.append(out)
+        gradients.append(torch.autograd.grad(out, (x, stack), random(*out.shape, seed=2)))
+    (x_sound, w_sound), (x_other, w_other) = gradients
+    for k in (0, 2):
+        assert torch.equal(outs[0][:, k], outs[1][:, k])
+        assert torch.equal(x_sound[:, k], x_other[:, k])
+        assert torch.equal(w_sound[k], w_other[k])
+    assert outs[1][:, 1].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("given", "way"),
+    [
+        (("cpu", torch.float32, 256, 1), "grouped"),
+        (("cuda", torch.bfloat16, 256, 1), "product"),
+        (("cuda", torch.float16, 256, 2), "product"),
+        (("cuda", torch.float32, 256, 1), "grouped, channels last"),
+        (("cuda", torch.bfloat16, 64, 1), "grouped, channels last"),
+        (("cuda", torch.bfloat16, 64, 2), "grouped"),
+        (("cuda", torch.float32, 3, 1), "grouped"),
+    ],
+)
+def test_the_way_of_a_convolution(given, way):
+    assert way_of(*given) == way
+
+
+def test_a_product_is_computed_in_the_precision_of_autocast():
+    x, weight = random(N, K, 2, 6, 6).float(), random(K, C, 2, 3, 3, seed=1).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = WAYS["product"](x, weight, 1)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), WAYS["product"](x, weight, 1), rtol=0.05, atol=0.1)
 
 
 def test_batch_norm_of_rows_and_of_images():

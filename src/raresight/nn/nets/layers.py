@@ -1,4 +1,4 @@
-"""Layers of K replicas: stacked weights, batched products, grouped convolution, batch norm of each replica.
+"""Layers of K replicas: stacked weights, products and convolutions of all at once, batch norm of each.
 
 Nothing in a layer mixes replicas, forward or backward: if one becomes NaN the others do not notice.
 """
@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from .convolution import convolution
 
 __all__ = [
     "BatchNorm",
@@ -218,30 +219,21 @@ class Linear(ReplicaLayer):
 
 
 class Conv3x3(ReplicaLayer):
-    """A 3 x 3 convolution of each replica, as one grouped convolution over the channels of all.
+    """A 3 x 3 convolution of each replica: (N, K, in, H, W) or (N, in, H, W) to (N, K, out, H', W').
 
-    From (N, K, in, H, W) to (N, K, out, H', W'), H' = H/stride rounded up. An input (N, in, H, W) is the same
-    for all replicas; then one plain convolution gives the channels of all.
+    H' = H/stride rounded up. How it is computed, `convolution` decides for the layer.
     """
 
     def __init__(self, replicas: int, in_channels: int, out_channels: int, *, stride: int = 1) -> None:
         super().__init__()
-        self.replicas, self.stride = replicas, stride
+        self.stride = stride
         self.weight = nn.Parameter(torch.zeros(replicas, out_channels, in_channels, 3, 3))
 
     def reset_replica(self, k: int, generator: torch.Generator) -> None:
         _draw_normal(self.weight, k, 2.0, generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        is_shared = x.dim() == 4
-        out = F.conv2d(
-            x if is_shared else x.flatten(1, 2),
-            self.weight.flatten(0, 1),
-            stride=self.stride,
-            padding=1,
-            groups=1 if is_shared else self.replicas,
-        )
-        return out.view(len(out), self.replicas, -1, *out.shape[2:])
+        return convolution(x, self.weight, self.stride)
 
 
 class BatchNorm(ReplicaLayer):
