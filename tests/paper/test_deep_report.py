@@ -18,8 +18,8 @@ from raresight.paper.deep.experiments import EXPERIMENTS, ablation_trials, cell_
 from raresight.paper.deep.journal import add_records, journal_path, read_records
 from raresight.paper.deep.metrics import BINARY_METRICS, CLASS_METRICS
 from raresight.paper.deep.printed import BRIER, MINORITY, TABLE2, TABLE4
-from raresight.paper.deep.report_text import claim_verdict, draws_words
-from raresight.paper.deep.results import chosen_settings, find_results, missing_lines
+from raresight.paper.deep.report_text import claim_verdict, draws_words, epochs_words
+from raresight.paper.deep.results import Result, chosen_settings, find_results, missing_lines
 from raresight.paper.deep.settings import SIZES, Setup
 from tiny_cifar import write_tiny_cifar10
 
@@ -179,6 +179,29 @@ def test_table2_from_a_journal(tmp_path):
     result = find_results(EXPERIMENTS["table2"], SHORT, finished, "final")[0]
     assert {one.lr for one in chosen_settings(result, finished, "validation").values()} == {0.02}
     assert {one.lr for one in chosen_settings(result, finished, "test").values()} == {0.002}
+
+
+@pytest.mark.parametrize(
+    ("judged", "words"),
+    [
+        ([list(range(1, 15))] * 3, "Nets are judged after every epoch."),
+        (
+            [[4, 14], list(range(1, 15)), [4, 14]],
+            "Nets are judged after epochs 4, 14; of others after every epoch: a best epoch is the best of "
+            "these.",
+        ),
+    ],
+)
+def test_the_page_says_which_epochs_are_judged(judged, words):
+    results = [
+        Result(EXPERIMENTS["table2"], SHORT, cell, "final", {"CE": [record_of(epochs)]})
+        for cell, epochs in zip(EXPERIMENTS["table2"].cells, judged, strict=True)
+    ]
+    assert epochs_words(results) == words
+
+
+def record_of(epochs):
+    return {"trial": {"epochs": 14}, "curve": {"epoch": epochs}}
 
 
 def test_claims_are_judged_by_their_intervals(tmp_path):

@@ -94,9 +94,9 @@ def test_planned_trainings(name, size, counts):
 
 def test_short_experiments_fit_into_half_an_hour_of_a_gpu():
     minutes = {name: sum(line.minutes for line in plan(name, SETUP)) for name in EXPERIMENTS}
-    assert minutes["table2"] < 13
-    assert minutes["table4"] < 9
-    assert minutes["deer-horse"] + minutes["ablation-c"] < 7
+    assert minutes["table2"] < 15
+    assert minutes["table4"] < 10
+    assert minutes["deer-horse"] + minutes["ablation-c"] < 8
     full = sum(line.minutes for line in plan("table2", Setup(size=SIZES["full"])))
     assert full > 8 * minutes["table2"]
 

@@ -19,6 +19,7 @@ from .report_text import (
     Column,
     cell_text,
     cell_title,
+    epochs_words,
     method_words,
     number,
     printed_cells,
@@ -201,7 +202,12 @@ def markdown(
         for result in final:
             lines += ["", f"**{cell_title(result)}**", "", *_final_table(report, result, finished)]
     if paper:
-        lines += ["", "#### The paper's own setting", "", f"{_paper_words()} {_clip_words(paper)}"]
+        lines += [
+            "",
+            "#### The paper's own setting",
+            "",
+            f"{_paper_words()} {epochs_words(paper)} {_clip_words(paper)}",
+        ]
         for result in paper:
             lines += ["", f"**{cell_title(result)}**", "", *_paper_table(report, result)]
     if missing:
@@ -231,13 +237,8 @@ def _protocol_words(report: Report, final: Sequence[Result]) -> str:
         f"**bold** where that leaves out zero. Of the {intervals} intervals about "
         f"{intervals * (1 - LEVEL):.0f} would be bold by chance alone. Trained on {record['device']}, "
         f"{record['precision']}. The largest rate tried, {largest:g}, was chosen {rates.count(largest)} "
-        f"times of {len(rates)}. {_epochs_words(final)} {_clip_words(final)}"
+        f"times of {len(rates)}. {epochs_words(final)} {_clip_words(final)}"
     )
-
-
-def _epochs_words(results: Sequence[Result]) -> str:
-    epochs = next(iter(results[0].records.values()))[0]["curve"]["epoch"]
-    return f"Nets are judged after epochs {', '.join(map(str, epochs))}: a best epoch is the best of these."
 
 
 def _clip_words(results: Sequence[Result]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .choice import Chosen
@@ -18,12 +19,16 @@ __all__ = [
     "cell_title",
     "claim_verdict",
     "draws_words",
+    "epochs_words",
     "method_words",
     "number",
     "printed_cells",
     "setting_words",
     "settings_name",
 ]
+
+
+_EVERY = "every epoch"
 
 
 @dataclass(frozen=True)
@@ -104,3 +109,17 @@ def method_words(result: Result, method: str) -> str:
 def cell_title(result: Result) -> str:
     length = "full length" if result.epochs == 250 else f"shortened, {result.epochs} of 250 epochs"
     return f"{result.cell} ({length})"
+
+
+def epochs_words(results: Sequence[Result]) -> str:
+    """After which epochs the nets of each length were judged."""
+    judged = dict.fromkeys(map(_judged_epochs, results))
+    if list(judged) == [_EVERY]:
+        return f"Nets are judged after {_EVERY}."
+    return f"Nets are judged after {'; of others after '.join(judged)}: a best epoch is the best of these."
+
+
+def _judged_epochs(result: Result) -> str:
+    epochs = next(iter(result.records.values()))[0]["curve"]["epoch"]
+    is_every = epochs == list(range(1, result.epochs + 1))
+    return _EVERY if is_every else f"epochs {', '.join(map(str, epochs))}"
