@@ -93,13 +93,12 @@ def test_no_way_of_a_convolution_mixes_replicas(way):
 @pytest.mark.parametrize(
     ("given", "way"),
     [
-        (("cpu", torch.float32, 256, 1), "grouped"),
-        (("cuda", torch.bfloat16, 256, 1), "product"),
-        (("cuda", torch.float16, 256, 2), "product"),
-        (("cuda", torch.float32, 256, 1), "grouped, channels last"),
-        (("cuda", torch.bfloat16, 64, 1), "grouped, channels last"),
-        (("cuda", torch.bfloat16, 64, 2), "grouped"),
-        (("cuda", torch.float32, 3, 1), "grouped"),
+        (("cpu", torch.bfloat16, 4, 256), "grouped"),
+        (("cuda", torch.bfloat16, 2, 256), "product"),
+        (("cuda", torch.float16, 4, 512), "product"),
+        (("cuda", torch.float32, 4, 256), "grouped"),
+        (("cuda", torch.bfloat16, 4, 128), "grouped"),
+        (("cuda", torch.bfloat16, 1, 256), "grouped"),
     ],
 )
 def test_the_way_of_a_convolution(given, way):
