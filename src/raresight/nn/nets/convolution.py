@@ -41,7 +41,8 @@ def way_of(device: str, precision: torch.dtype, replicas: int, channels: int) ->
 
     cuDNN has a quick kernel for groups of up to 128 channels in half precision; with more, one product of all
     patches takes 0.5 to 0.6 of its time, though it writes them down. Nearly everywhere else the grouped
-    convolution wins, on GPUs and CPUs. The rule is fixed, not a trial at run time: the same seed gives the same digits.
+    convolution wins, on GPUs and CPUs. The rule is fixed, not a trial at run time: the same seed gives the
+    same digits.
 
     Example:
         >>> way_of("cpu", torch.float32, 4, 256), way_of("cuda", torch.bfloat16, 4, 256)
