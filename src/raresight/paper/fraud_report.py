@@ -20,6 +20,7 @@ __all__ = [
     "draw",
     "in_order",
     "interval_text",
+    "luck_words",
     "read_results",
     "split_title",
     "write_table",
@@ -76,7 +77,7 @@ def write_table(path: Path, summary: Sequence[Record], table: CardFraud) -> Path
         f"ULB card fraud: {len(table.y):,} rows ({table.duplicates:,} exact duplicates dropped), "
         f"{int(table.y.sum())} frauds. In parentheses the difference to cross entropy in the same family, "
         f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero. Of the {intervals} "
-        f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone."
+        f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone. {luck_words(summary)}"
     ]
     for split in _SPLITS:
         for family in dict.fromkeys(row["family"] for row in summary):
@@ -108,6 +109,29 @@ def split_title(row: Record) -> str:
     if tests < repeats * FOLDS:
         return f"{tests} folds of {repeats} times {FOLDS}"
     return f"{FOLDS} folds" if repeats == 1 else f"{repeats} times {FOLDS} folds"
+
+
+def _panel_title(split: str, summary: Sequence[Record]) -> str:
+    """What was tested; where families were tested on more or fewer folds, of which ones.
+
+    >>> rows = [{"split": "random", "family": name, "repeats": n, "tests": 4 * n} for name, n in
+    ...     (("linear", 3), ("tabnet", 1), ("tabm", 1))]
+    >>> _panel_title("random", rows)
+    '3 times 4 folds (tabnet, tabm: 4 folds)'
+    """
+    families: dict[str, dict[str, None]] = {}
+    for row in summary:
+        if row["split"] == split:
+            families.setdefault(split_title(row).removeprefix("the "), {})[row["family"]] = None
+    first, *others = families or {_SPLITS[split]: {}}
+    words = "; ".join(f"{', '.join(families[title])}: {title}" for title in others)
+    return f"{first} ({words})" if words else first
+
+
+def luck_words(rows: Sequence[Record]) -> str:
+    """Which intervals do not have the luck of training in them: those of splits that were drawn once."""
+    once = dict.fromkeys(split_title(row) for row in rows if row["repeats"] == 1)
+    return f"Intervals of splits that were drawn once ({'; '.join(once)}) leave out the luck of training."
 
 
 def _how(row: Record) -> str:
@@ -149,7 +173,6 @@ def draw(path: Path, summary: Sequence[Record]) -> list[Path]:
     figure, axes = figure_with_axes(len(panels), width=15, height=5.2 if len(families) < 4 else 6.8)
     apart = min(0.24, 0.8 / len(families))
     for ax, (split, metric) in zip(axes, panels, strict=True):
-        titles = [split_title(row).removeprefix("the ") for row in summary if row["split"] == split]
         for shift, family in enumerate(families):
             rows = [
                 row
@@ -170,7 +193,7 @@ def draw(path: Path, summary: Sequence[Record]) -> list[Path]:
         ax.axvline(0, color="#666666", linewidth=0.8)
         ax.set_yticks(range(len(methods)), methods if ax is axes[0] else [""] * len(methods))
         ax.invert_yaxis()
-        ax.set_title(f"{TITLES[metric]}\n{(titles or [_SPLITS[split]])[0]}", fontsize=10)
+        ax.set_title(f"{TITLES[metric]}\n{_panel_title(split, summary)}", fontsize=10)
         ax.set_xlabel("points against cross entropy")
     # Of each family the first, in whichever panel it is.
     drawn = {label: handle for ax in axes[::-1] for handle, label in zip(*ax.get_legend_handles_labels())}

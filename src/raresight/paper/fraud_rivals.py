@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .fraud_measures import Record, mean_difference, quantile
 from .fraud_printed import FRAUD_TABLES, printed_gain
-from .fraud_report import TITLES, interval_text, split_title
+from .fraud_report import TITLES, interval_text, luck_words, split_title
 
 __all__ = ["rival_rows", "write_rivals"]
 
@@ -43,8 +43,7 @@ def write_rivals(path: Path, rows: Sequence[Record]) -> Path:
         "are of its private tables, with TabNet, three trials of each loss taken as independent (Student's "
         "quantile with 2 to 4 degrees of freedom); ours are of the ULB table, paired. Ours have one learning "
         "rate for all losses of a net (TabNet's was chosen with cross entropy, TabM's is the default): a "
-        "loss that wants another step size is at a disadvantage. With the split by time the luck of "
-        "training is not in the interval."
+        f"loss that wants another step size is at a disadvantage. {luck_words(rows)}"
     ]
     for metric in _METRICS:
         mine = [row for row in rows if row["metric"] == metric]

@@ -206,7 +206,7 @@ def markdown(
             "",
             "#### The paper's own setting",
             "",
-            f"{_paper_words()} {epochs_words(paper)} {_clip_words(paper)}",
+            f"{_paper_words(paper[0].experiment)} {epochs_words(paper)} {_clip_words(paper)}",
         ]
         for result in paper:
             lines += ["", f"**{cell_title(result)}**", "", *_paper_table(report, result)]
@@ -263,13 +263,13 @@ def _clip_words(results: Sequence[Result]) -> str:
     )
 
 
-def _paper_words() -> str:
+def _paper_words(experiment: Experiment) -> str:
+    unsaid = "" if experiment.classes else " The paper does not say which classes were positive."
     return (
         "The paper's learning rate and parameters (Appendix D), all rows trained on, the first draw, three "
         "seeds. As in the paper the best epoch is chosen **on the test set**, which is too good; the last "
         "epoch stands beside it. Ours ± standard deviation over seeds, then the paper's, then the difference "
-        "in standard errors (SE), or as it is where the paper prints no deviation. The paper does not say "
-        "which classes were positive."
+        f"in standard errors (SE), or as it is where the paper prints no deviation.{unsaid}"
     )
 
 
