@@ -113,12 +113,34 @@ def test_bad_evaluation_sets(kind):
         kind().fit(X, Y, eval_set=(X[:, :2], Y))
     with pytest.raises(ValueError, match="1 eval_sample_weight for 2"):
         kind().fit(X, Y, eval_set=[(X, Y), (X, Y)], eval_sample_weight=[np.ones(300)])
+    with pytest.raises(ValueError, match="without eval_set"):
+        kind().fit(X, Y, eval_sample_weight=np.ones(300))
     with pytest.raises(ValueError, match=r"eval_set\[0\] must be a pair"):
         kind().fit(X, Y, eval_set=[X])
     with pytest.raises(TypeError, match="eval_metric must be"):
         kind(eval_metric=3).fit(X, Y, eval_set=(X, Y))
     with pytest.raises(ValueError, match="brier_score does not rank"):
         kind(eval_metric="brier_score").fit(X, Y, eval_set=(X, Y))
+
+
+@both
+def test_text_in_a_column_that_is_named_categorical(kind, tmp_path):
+    """As if it were of the type category, in evaluation rows, predictions and after loading, too."""
+    words = np.array(["shop", "web", "phone"])[(np.arange(300) + Y) % 3]
+    text = pd.DataFrame({"a": X[:, 0], "word": words})
+    typed = text.astype({"word": "category"})
+    options = {"n_estimators": 5, "n_jobs": 1}
+    model = kind(**options).fit(text, Y, categorical_feature=["word"], eval_set=(text, Y))
+    expected = kind(**options).fit(typed, Y).predict_proba(typed)
+    path = tmp_path / ("model.json" if kind is XGBoostClassifier else "model.txt")
+    model.save(path)
+    for found in (model, kind.load(path)):
+        np.testing.assert_array_equal(found.predict_proba(text), expected)
+        np.testing.assert_array_equal(found.predict_proba(typed), expected)
+        gaps = found.predict_proba(text.head(2).assign(word=[None, "fax"]))
+        assert np.isfinite(gaps).all()
+    with pytest.raises(ValueError, match="column 'a' holds neither numbers nor categories"):
+        model.predict_proba(text.assign(a="x"))
 
 
 @both

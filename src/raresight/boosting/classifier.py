@@ -209,7 +209,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 when to stop.
             eval_sample_weight: Weights for the pair, or a list with weights or None for each pair.
             categorical_feature: `"auto"` takes categorical columns of DataFrames. A list of names or
-                positions adds columns; in an array they hold whole numbers from 0 on.
+                positions adds columns, which may hold text; in an array they hold whole numbers from 0 on.
         """
         import_library(self._library)
         native = self._checked_native()
@@ -234,7 +234,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[dict[str, Any], str]:
         """The attributes of the fitted model, and what to warn of; sets nothing but the columns."""
         labels = read_targets(y, type(self).__name__)
-        table = read_table(self, X, reset=True)
+        table = read_table(self, X, reset=True, categorical=categorical_feature)
         check_consistent_length(table, labels)
         weights = read_weights(sample_weight, table)
         classes, codes = encode(labels)
@@ -251,7 +251,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         factor = hessian_factor(self._library, n_scores)
         evaluation = [
             Part(self._as_trained(apply_categories(part.X, categories), on_sparse), part.codes, part.weights)
-            for part in self._read_evaluation(eval_set, eval_sample_weight, classes)
+            for part in self._read_evaluation(eval_set, eval_sample_weight, classes, categorical)
         ]
         if self.early_stopping_rounds is not None and not evaluation:
             raise ValueError("early stopping needs rows to watch: pass eval_set=(X, y) to fit")
@@ -302,8 +302,12 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Rows in the form in which the library reads them as it read the training rows."""
         return table
 
-    def _read_evaluation(self, eval_set: Any, eval_sample_weight: Any, classes: Array) -> list[Part]:
+    def _read_evaluation(
+        self, eval_set: Any, eval_sample_weight: Any, classes: Array, categorical: list[int]
+    ) -> list[Part]:
         if eval_set is None:
+            if eval_sample_weight is not None:
+                raise ValueError("eval_sample_weight was given without eval_set, the rows it weighs")
             return []
         single = isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple)
         pairs = [eval_set] if single else list(eval_set)
@@ -313,7 +317,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{len(weights)} eval_sample_weight for {len(pairs)} eval_set")
         parts = []
         for number, (pair, weight) in enumerate(zip(pairs, weights)):
-            table, codes = read_labelled(self, pair, classes, f"eval_set[{number}]")
+            table, codes = read_labelled(self, pair, classes, f"eval_set[{number}]", categorical)
             parts.append(Part(table, codes, read_weights(weight, table)))
         return parts
 
@@ -326,7 +330,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Array:
         """Raw scores z, the start score included: (n,) for two classes, (n, K) for K."""
         check_is_fitted(self)
-        table = read_table(self, X, reset=False)
+        table = read_table(self, X, reset=False, categorical=list(self._categories))
         if self._categories and not is_frame(table):
             raise ValueError(
                 "the model was trained on a DataFrame with categorical columns: pass a DataFrame"
