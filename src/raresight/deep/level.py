@@ -34,6 +34,9 @@ Floats = NDArray[np.float64]
 _MOST_DOUBLINGS = 130
 _MOST_STEPS = 500
 _MOST_SWEEPS = 20
+_MOST_HALVINGS = 8
+_DIFFERENCE = 1e-7
+_STRETCHES = (1.0, 0.5, 0.75, 1.5, 2.0, 3.0)
 _CLOSE = 1e-13
 # Of the class share, as in `raresight.common.level`.
 _NEAR = 1e-9
@@ -77,28 +80,85 @@ def _one(loss: Loss, scores: Floats, shares: Floats, rows: Floats) -> Floats:
 
 
 def _several(loss: Loss, scores: Floats, shares: Floats, rows: Floats) -> Floats:
-    """Newton's method from a near start; where it ends elsewhere, class by class and Newton's again."""
+    """Broyden's method from a near start; where it ends elsewhere, Newton's, and class by class and Newton's.
+
+    They differ in time alone: a call of the link costs n K, and Newton's slopes take K calls a step.
+    """
+
+    def posterior(shift: Floats) -> Floats:
+        return log_posterior(loss, scores + np.append(0.0, shift))
 
     def excess(shift: Floats) -> Floats:
-        log_p = log_posterior(loss, scores + np.append(0.0, shift))
-        return np.asarray(logsumexp(log_p, axis=0, b=rows[:, None]) - np.log(shares))
+        return np.asarray(logsumexp(posterior(shift), axis=0, b=rows[:, None]) - np.log(shares))
 
     def newton(shift: Floats) -> Floats:
         found = least_squares(excess, shift, ftol=_TINY, xtol=_TINY, gtol=_TINY, max_nfev=_MOST_STEPS)
         return np.asarray(found.x)
 
     def is_open(shift: Floats) -> bool:
-        return bool(np.max(np.abs(np.expm1(excess(shift)))) > _NEAR)
+        return not np.max(np.abs(np.expm1(excess(shift)))) <= _NEAR
 
-    # Right at once for a loss whose posterior is the softmax, near for others.
+    def distance(shift: Floats) -> float:
+        return float(np.nan_to_num(np.linalg.norm(excess(shift)), nan=np.inf))
+
+    # Right at once for a loss whose posterior is the softmax; others stretch or shrink the scores on the way.
     shift = level_shift(log_posterior(loss, scores), shares, rows, tell=False)[1:]
+    start = min((times * shift for times in _STRETCHES), key=distance)
+    shift = _broyden(excess, start, _softmax_slopes(posterior(start), rows))
     if is_open(shift):
-        shift = newton(shift)
+        shift = _broyden(excess, start, _slopes(excess, start))
+    if is_open(shift):
+        shift = newton(start)
     for _ in range(_MOST_SWEEPS):
         if not is_open(shift):
             break
         shift = newton(_swept(loss, scores, shares, rows, np.append(0.0, shift))[1:])
     return np.append(0.0, shift)
+
+
+def _softmax_slopes(log_p: Floats, rows: Floats) -> Floats:
+    """Slopes of log mean p_k in the constants c_j, k and j from 1 on, if the posterior were softmax(z + c):
+
+    1[j = k] - mean(p_k p_j) / mean(p_k).
+    """
+    p = np.exp(log_p[:, 1:])
+    with np.errstate(all="ignore"):
+        return np.asarray(np.eye(p.shape[1]) - (p * rows[:, None]).T @ p / (rows @ p)[:, None])
+
+
+def _slopes(excess: Callable[[Floats], Floats], here: Floats) -> Floats:
+    """Slopes by differences, a call a class."""
+    value = excess(here)
+    moved = [excess(here + step) - value for step in _DIFFERENCE * np.eye(len(here))]
+    return np.stack(moved, axis=1)[1:] / _DIFFERENCE
+
+
+def _broyden(excess: Callable[[Floats], Floats], start: Floats, slopes: Floats) -> Floats:
+    """A zero near `start` of the classes from 1 on by Broyden's good method, or as near to one as it came.
+
+    A step takes one call. One that does not lessen the excess is halved.
+    """
+    here, value = start, excess(start)[1:]
+    with np.errstate(all="ignore"):
+        try:
+            inverse = np.linalg.inv(slopes)
+        except np.linalg.LinAlgError:
+            return start
+        for _ in range(_MOST_STEPS):
+            if np.max(np.abs(value)) <= _CLOSE:
+                break
+            step = -inverse @ value
+            for _ in range(_MOST_HALVINGS):
+                after = excess(here + step)[1:]
+                if np.linalg.norm(after) < np.linalg.norm(value):
+                    break
+                step = step / 2
+            else:
+                break
+            turned = inverse @ (after - value)
+            inverse = inverse + np.outer((step - turned) / (step @ turned), step @ inverse)
+            here, value = here + step, after
+    return here
 
 
 def _swept(loss: Loss, scores: Floats, shares: Floats, rows: Floats, shift: Floats) -> Floats:
