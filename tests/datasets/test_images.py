@@ -95,6 +95,9 @@ def test_damaged_cifar_is_refused(cifar10, cifar100, tmp_path):
     (folder / "batches.meta.txt").write_text("cat\ndog\n")
     with pytest.raises(ValueError, match="names 2 classes, but the set has 10"):
         read_cifar10(folder, complete=False)
+    (folder / "batches.meta.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"batches.meta.txt is no text in UTF-8"):
+        read_cifar10(folder, complete=False)
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="binary version"):
         read_cifar10(tmp_path / "empty")

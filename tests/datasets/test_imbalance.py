@@ -133,7 +133,13 @@ def test_profiles_keep_within_what_classes_have():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: halves([0, 1], 0.0, 0), "rho must be above 0"),
+        (lambda: halves([0, 1], 0.0, 0), "rho must be a number above 0"),
+        (lambda: halves([0, 1], "0.1", 0), "rho must be a number above 0 and at most 1, but is '0.1'"),
+        (lambda: step([0, 1], None), "rho must be a number"),
+        (lambda: halves([0, 1], 0.5, None), "seed must be a whole number of at least 0, but is None"),
+        (lambda: exponential(np.arange(2).repeat(9), 0.5, seed=-1), "seed must be"),
+        (lambda: halves(np.array([0, 2**63], np.uint64), 0.5, 0), "labels must be below"),
+        (lambda: exponential([0, 10**12], 0.5), "go to 1000000000000 and have 2"),
         (lambda: exponential([0, 1], 1.5), "at most 1"),
         (lambda: halves([0, 0], 0.5, 0), "at least 2 categories"),
         (lambda: halves([0.0, 1.0], 0.5, 0), "whole numbers"),
@@ -150,3 +156,15 @@ def test_profiles_keep_within_what_classes_have():
 def test_what_cannot_be_cut_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("category", [0.0, True, None])
+def test_a_category_is_a_number_or_a_name(category):
+    with pytest.raises(TypeError, match="a category is a whole number or a name"):
+        pair([0, 1], category, 1, 0.5)
+
+
+def test_large_numbers_of_categories_take_no_memory():
+    task = halves([3, 10**12] * 10, 0.5, 0)
+    assert task.class_counts == (10, 5)
+    assert set(task.label_of) == {3, 10**12}

@@ -5,9 +5,11 @@ TabM takes part where the tabm package is installed.
 
 from __future__ import annotations
 
+from functools import wraps
 from importlib.util import find_spec
 
 import numpy as np
+from run import skipped
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(4000, 5))
@@ -21,6 +23,24 @@ if find_spec("tabm"):
     NETS["tabm"] = {"width": 16, "members": 4, "learning_rate": 0.01}
 
 
+def where_it_can_be(check):
+    """The check, skipped where the estimator cannot be imported."""
+
+    @wraps(check)
+    def guarded():
+        missing = [name for name in ("scipy", "sklearn") if not is_there(name)]
+        return skipped(f"DeepClassifier needs {' and '.join(missing)}") if missing else check()
+
+    return guarded
+
+
+def is_there(name):
+    try:
+        return find_spec(name) is not None
+    except ValueError:  # it was taken away on purpose
+        return False
+
+
 def fitted(net, device="cuda", weights=None, **options):
     from raresight.deep import DeepClassifier
 
@@ -30,12 +50,14 @@ def fitted(net, device="cuda", weights=None, **options):
     )
 
 
+@where_it_can_be
 def check_the_same_twice():
     for net in NETS:
         one, other = fitted(net), fitted(net)
         assert np.array_equal(one.decision_function(X), other.decision_function(X)), net
 
 
+@where_it_can_be
 def check_as_good_as_on_the_cpu():
     from raresight.metrics import roc_auc
 
@@ -48,6 +70,7 @@ def check_as_good_as_on_the_cpu():
             assert abs(areas[0] - areas[1]) < 0.03, (net, areas)
 
 
+@where_it_can_be
 def check_a_model_of_the_gpu_predicts_the_same_on_the_cpu():
     for net in NETS:
         model = fitted(net)

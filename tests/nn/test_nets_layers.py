@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from raresight.nn.nets.convolution import WAYS, way_of
+from raresight.nn.nets.convolution import WAYS, convolution, way_of
 from raresight.nn.nets.layers import BatchNorm, Conv3x3, GhostBatchNorm, ImageBatchNorm, Linear
 
 torch.set_num_threads(1)
@@ -103,6 +103,17 @@ def test_no_way_of_a_convolution_mixes_replicas(way):
 )
 def test_the_way_of_a_convolution(given, way):
     assert way_of(*given) == way
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_convolution_of_no_images(way):
+    assert WAYS[way](random(0, K, 2, 6, 6), random(K, C, 2, 3, 3), 2).shape == (0, K, C, 3, 3)
+
+
+def test_a_convolution_without_numbers():
+    """As shapes are found on the meta device, which has no autocast."""
+    x, weight = (torch.empty(shape, device="meta") for shape in ((N, K, 2, 6, 6), (K, C, 2, 3, 3)))
+    assert convolution(x, weight, 1).shape == (N, K, C, 6, 6)
 
 
 def test_a_product_is_computed_in_the_precision_of_autocast():

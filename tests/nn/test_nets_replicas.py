@@ -179,8 +179,13 @@ def test_what_does_not_fit_is_refused(name):
         make(name, replicas=3, seeds=(1, 2))
     with pytest.raises(ValueError, match="cosine has 2 for 3 replicas"):
         make(name, replicas=3, cosine=(True, False))
-    with pytest.raises(ValueError, match="at least 1 replica"):
-        make(name, replicas=0)
+    for wrong in (0, 2.0, True):
+        with pytest.raises(
+            ValueError, match=f"replicas must be a whole number of at least 1, but is {wrong}"
+        ):
+            make(name, replicas=wrong)
+        with pytest.raises(ValueError, match=f"outputs must be a whole number of at least 1, but is {wrong}"):
+            make(name, outputs=wrong)
     with pytest.raises(ValueError, match=r"must have shape \(N, "):
         make(name, replicas=3)(inputs(name, stacked=True)[:2])
     with pytest.raises(ValueError, match="must have shape"):
@@ -201,6 +206,16 @@ def test_sizes_must_be_whole_numbers():
         for kind in (MLP, TabNet, TabM):
             with pytest.raises(ValueError, match="features must be a whole number of at least 1, but is"):
                 kind(features)
+    for options in ({"depth": 8.0}, {"width": 4.0}, {"channels": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(options))} must be a whole number of at least 1"):
+            resnet_cifar(**{"depth": 8, **options})
+    one = np.int64(1)
+    whole = {"steps": one, "shared": one, "independent": one, "ghost_batch": np.int64(32)}
+    for net in (
+        resnet_cifar(np.int64(8), width=np.int64(4), channels=one),
+        TabNet(5, gamma=np.float32(1.5), **whole),
+    ):
+        json.dumps(net.options())
     net = MLP(np.int64(4), hidden=np.array([8, 2]))
     assert net.options() == {"features": 4, "hidden": (8, 2), "batch_norm": False}
     json.dumps(net.options())

@@ -85,11 +85,11 @@ def test_features_already_used_count_less(gamma):
 def test_what_cannot_be_built_is_refused():
     with pytest.raises(ValueError, match="gamma must be at least 1"):
         TabNet(5, gamma=0.9)
-    with pytest.raises(ValueError, match="ghost_batch at least 2"):
+    with pytest.raises(ValueError, match="ghost_batch must be a whole number of at least 2"):
         TabNet(5, ghost_batch=1)
     with pytest.raises(ValueError, match="1 gated layer"):
         TabNet(5, shared=0, independent=0)
-    with pytest.raises(ValueError, match="1 step"):
+    with pytest.raises(ValueError, match="steps must be a whole number of at least 1"):
         TabNet(5, steps=0)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from raresight.nn import ImageRows, Recipe, Replicas, TableRows, train
-from raresight.nn.nets import MLP, TabNet, resnet_cifar
+from raresight.nn.nets import MLP, TabM, TabNet, resnet_cifar
 from raresight.nn.step import TrainingStep
 
 torch.set_num_threads(1)
@@ -165,6 +165,34 @@ def test_weights_that_take_no_gradient_are_refused():
     replicas.net.layers[0].bias.requires_grad_(False)
     with pytest.raises(ValueError, match=r"but layers\.0\.bias has requires_grad=False"):
         train(replicas, TABLE, recipe_of(explodes=False), progress=False)
+
+
+@pytest.mark.parametrize("judged", [None, TABLE], ids=["", "judged"])
+def test_the_last_step_is_guarded_too(judged, tmp_path):
+    """It has no step after it whose loss would show what it did."""
+    recipe = recipe_of(explodes=True, epochs=1, batch=96)
+    replicas = Replicas(partial(MLP, 4, hidden=(6,)), LOSSES)
+    training = train(replicas, TABLE, recipe, evaluation=judged, folder=tmp_path, progress=False)
+    assert set(training.frozen) == {1}
+    report = training.frozen[1]
+    assert report.endswith("scores not finite at epoch 1, step 1; its last step spoilt the weights"), report
+    assert [row["frozen"] for row in training.history] == [False, True, False]
+    again = train(replicas, TABLE, recipe, evaluation=judged, folder=tmp_path, progress=False)
+    assert again.frozen == training.frozen
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("build", [partial(MLP, 4, hidden=(6,)), partial(TabM, 4, width=6, members=2)])
+def test_probabilities_of_the_others_can_be_read(build, outputs):
+    replicas = Replicas(partial(build, outputs=outputs), LOSSES)
+    x = np.zeros((5, 4), np.float32)
+    expected = replicas.probabilities(x)
+    with torch.no_grad():
+        for stack in replicas.net.parameters():
+            stack[1] = float("nan")
+    found = replicas.probabilities(x)
+    assert found[1].isnan().all()
+    torch.testing.assert_close(found[[0, 2]], expected[[0, 2]], rtol=0, atol=0)
 
 
 def test_training_ends_when_all_are_frozen():

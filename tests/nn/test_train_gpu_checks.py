@@ -16,7 +16,7 @@ def checks(monkeypatch):
     """The modules of that folder, which are no part of the tests otherwise."""
     monkeypatch.syspath_prepend(str(CHECKS))
     yield lambda name: importlib.import_module(name)
-    for name in ("run", "check_training"):
+    for name in ("run", "check_training", "check_deep"):
         sys.modules.pop(name, None)
 
 
@@ -38,3 +38,13 @@ def test_without_safetensors_resuming_is_skipped(checks, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     outcome = run.outcome_of(training.check_a_training_goes_on_where_it_stopped)
     assert outcome == "skipped: weights on disk need safetensors"
+
+
+@pytest.mark.parametrize("missing", ["scipy", "sklearn"])
+def test_without_scikit_learn_the_estimator_is_skipped(checks, monkeypatch, missing):
+    run, deep = checks("run"), checks("check_deep")
+    monkeypatch.setitem(sys.modules, missing, None)
+    named = [value for name, value in vars(deep).items() if name.startswith("check_")]
+    assert len(named) == 3
+    for check in named:
+        assert run.outcome_of(check) == f"skipped: DeepClassifier needs {missing}"

@@ -402,6 +402,10 @@ def test_what_does_not_fit_is_refused():
         run(quick(start_at_prior=True), data=(X, y * 0))
     with pytest.raises(ValueError, match="std must be above 0"):
         ImageRows(np.zeros((2, 3, 4, 4), np.uint8), [0, 1], mean=(0,) * 3, std=(0,) * 3)
+    with pytest.raises(ValueError, match="3 finite entries"):
+        ImageRows(np.zeros((2, 3, 4, 4), np.uint8), [0, 1], mean=(0,) * 3, std=(1, 1, float("nan")))
+    with pytest.raises(ValueError, match="padding must be a whole number"):
+        ImageRows(np.zeros((2, 3, 4, 4), np.uint8), [0, 1], mean=(0,) * 3, std=(1,) * 3, padding=1.5)
     with pytest.raises(ValueError, match="pixels must be uint8"):
         ImageRows(np.zeros((2, 3, 4, 4)), [0, 1], mean=(0,) * 3, std=(1,) * 3)
 

@@ -74,7 +74,7 @@ def halves(labels: ArrayLike, rho: float, seed: int) -> Imbalanced:
     names = np.unique(categories)
     if len(names) < 2:
         raise ValueError(f"halves needs rows of at least 2 categories, but there is {len(names)}")
-    generator = np.random.default_rng(seed)
+    generator = _random(seed)
     positive = np.sort(generator.permutation(names)[: len(names) // 2])
     label_of = {int(name): int(name in positive) for name in names}
     return _binary(categories, label_of, rho, generator)
@@ -112,7 +112,7 @@ def pair(
     for number, side in ((positive, "minority"), (negative, "majority")):
         if number not in categories:
             raise ValueError(f"no row has the {side} category {number}")
-    return _binary(categories, {negative: 0, positive: 1}, rho, np.random.default_rng(seed))
+    return _binary(categories, {negative: 0, positive: 1}, rho, _random(seed))
 
 
 def exponential(labels: ArrayLike, rho: float, *, seed: int = 0) -> Imbalanced:
@@ -173,7 +173,7 @@ def _profiled(categories: NDArray[np.int64], shares: list[float], rho: float, se
             f"rho = {rho:g} leaves class {sizes.index(0)} without a row: rho must be at least "
             f"{1 / largest:.2g} here"
         )
-    generator = np.random.default_rng(seed)
+    generator = _random(seed)
     kept = [
         generator.permutation(np.flatnonzero(categories == label))[:size] for label, size in enumerate(sizes)
     ]
@@ -219,9 +219,10 @@ def _spread(
 
 
 def _relabelled(categories: NDArray[np.int64], label_of: dict[int, int]) -> NDArray[np.int64]:
-    table = np.zeros(max(label_of) + 1, dtype=np.int64)
-    table[list(label_of)] = list(label_of.values())
-    return table[categories]
+    """The labels of categories that are all in `label_of`; their numbers may be large."""
+    names = np.array(sorted(label_of), dtype=np.int64)
+    labels = np.array([label_of[int(name)] for name in names], dtype=np.int64)
+    return labels[np.searchsorted(names, categories)]
 
 
 def _whole(number: float) -> int:
@@ -231,6 +232,8 @@ def _whole(number: float) -> int:
 
 def _number_of(category: int | str, class_names: Sequence[str] | None) -> int:
     if not isinstance(category, str):
+        if isinstance(category, (bool, np.bool_)) or not isinstance(category, (int, np.integer)):
+            raise TypeError(f"a category is a whole number or a name, but one is {category!r}")
         return int(category)
     if class_names is None:
         raise ValueError(f"the category {category!r} is given by name: give class_names, too")
@@ -242,9 +245,15 @@ def _number_of(category: int | str, class_names: Sequence[str] | None) -> int:
     return found[0]
 
 
+def _random(seed: int) -> np.random.Generator:
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed must be a whole number of at least 0, but is {seed!r}")
+    return np.random.default_rng(seed)
+
+
 def _checked_rho(rho: float) -> float:
-    if not 0 < rho <= 1:
-        raise ValueError(f"rho must be above 0 and at most 1, but is {rho}")
+    if not isinstance(rho, (int, float, np.integer, np.floating)) or not 0 < rho <= 1:
+        raise ValueError(f"rho must be a number above 0 and at most 1, but is {rho!r}")
     return float(rho)
 
 
@@ -257,16 +266,18 @@ def _checked_labels(labels: ArrayLike) -> NDArray[np.int64]:
         )
     if categories.min() < 0:
         raise ValueError(f"labels must not be negative, but one is {categories.min()}")
+    if categories.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"labels must be below 2**63, but one is {categories.max()}")
     return categories.astype(np.int64)
 
 
 def _checked_classes(labels: ArrayLike) -> tuple[NDArray[np.int64], int]:
     """Labels 0 to K-1, each of which has rows, and K."""
     categories = _checked_labels(labels)
-    counts = np.bincount(categories)
-    if len(counts) < 2 or not counts.all():
+    names = np.unique(categories)
+    if len(names) < 2 or names[-1] != len(names) - 1:
         raise ValueError(
             "labels must be 0 to K-1 for K of at least 2 classes that all have rows, "
-            f"but go to {len(counts) - 1} and have {np.count_nonzero(counts)} different values"
+            f"but go to {names[-1]} and have {len(names)} different values"
         )
-    return categories, len(counts)
+    return categories, len(names)

@@ -74,8 +74,8 @@ def train_nets(
                 if course.epoch - max(best.epochs) >= patience:
                     break
     failures = tuple(
-        f"{replicas.names[k]}: {failure.reason} not finite in epoch {failure.epoch}, the net keeps the "
-        "weights of before: lower learning_rate"
+        f"{replicas.names[k]}: {failure.reason} not finite in epoch {failure.epoch}, {failure.outcome}: "
+        "lower learning_rate"
         for k, failure in course.failures().items()
     )
     if judge is None:

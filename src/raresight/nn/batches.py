@@ -8,6 +8,7 @@ device.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
@@ -21,6 +22,7 @@ from torch import Tensor
 from ..data.images import Images
 from ..data.images.augmentation import Moves, crop_and_flip, draw_moves, generators, normalise
 from ..data.imbalance import Imbalanced
+from .nets.layers import whole_number
 from .row_values import as_array, as_labels, as_table, as_weights, digest_of, row_not_finite
 
 __all__ = [
@@ -263,13 +265,13 @@ class ImageRows(RowSource):
                 "pixels must be uint8 of shape (n, channels, height, width), "
                 f"but are {values.dtype} of shape {values.shape}"
             )
-        if not len(mean) == len(std) == values.shape[1] or min(std) <= 0:
+        fits = len(mean) == len(std) == values.shape[1] and all(map(math.isfinite, (*mean, *std)))
+        if not fits or min(std) <= 0:
             raise ValueError(
-                f"mean and std must have {values.shape[1]} entries, one a channel, and std must be above 0, "
-                f"but they are {tuple(mean)} and {tuple(std)}"
+                f"mean and std must have {values.shape[1]} finite entries, one a channel, and std must be "
+                f"above 0, but they are {tuple(mean)} and {tuple(std)}"
             )
-        if padding < 0:
-            raise ValueError(f"padding must not be negative, but is {padding}")
+        padding = whole_number("padding", padding, least=0)
         self.labels = as_labels(y, len(values))
         self.weights = as_weights(weights, len(values))
         self.pixels = torch.from_numpy(np.array(values, order="C"))

@@ -31,8 +31,8 @@ _OURS = "training/"
 class Failure:
     """Why and when a replica was frozen; epoch and step count from 1, the step within its epoch.
 
-    >>> str(Failure("gradient", 3, 17))
-    'gradient not finite at epoch 3, step 17'
+    >>> str(Failure("gradient", 3, 17)), Failure("gradient", 3, 17).outcome
+    ('gradient not finite at epoch 3, step 17', 'frozen with the weights of before')
     """
 
     reason: str
@@ -41,6 +41,12 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.reason} not finite at epoch {self.epoch}, step {self.step}"
+
+    @property
+    def outcome(self) -> str:
+        """Which weights the replica has."""
+        is_late = self.reason == "scores"
+        return "its last step spoilt the weights" if is_late else "frozen with the weights of before"
 
 
 @contextmanager
@@ -83,7 +89,7 @@ class Course:
         *,
         resume: bool,
     ) -> None:
-        self._replicas, self._recipe, self._place = replicas, recipe, place
+        self._replicas, self._rows, self._recipe, self._place = replicas, rows, recipe, place
         outputs = replicas.net.outputs
         checkpoint = Checkpoint() if place is None else place.open(resume=resume)
         if checkpoint.tensors is None and recipe.start_at_prior:
@@ -105,13 +111,19 @@ class Course:
         """Train all replicas for the next epoch."""
         self.step.run_epoch(self.epoch)
         self.epoch += 1
+        if self.epoch == self._recipe.epochs:
+            # A step is guarded by the next one; the last has none.
+            some = self._replicas.scores(self._rows.part(slice(0, self._recipe.batch)))
+            is_known = self.step.optimiser.weights.isfinite().all(1)
+            self.step.give_up(some.flatten(1).isnan().any(1) | ~is_known)
 
     def failures(self) -> dict[int, Failure]:
         """What befell the replicas that are frozen, by their numbers."""
         found = {}
         for k, (at, reason) in enumerate(zip(self.step.frozen_at.tolist(), self.step.reason.tolist())):
             if reason:
-                epoch, step = divmod(at, self.step.steps)
+                # Scores are looked at once the step is done.
+                epoch, step = divmod(at - (REASONS[reason] == "scores"), self.step.steps)
                 found[k] = Failure(REASONS[reason], epoch + 1, step + 1)
         return found
 

@@ -19,7 +19,7 @@ from .checkpoint import current_state, differences
 from .loss_table import LossTable
 from .nets import ReplicaNet
 from .nets.layers import checked_seeds
-from .nets.tabm import TabM, mean_probability
+from .nets.tabm import TabM, mean_probability, probability_of
 from .row_values import as_array
 from .safe_files import read_tensors, tensor_metadata, write_tensors
 
@@ -186,15 +186,16 @@ class Replicas:
     def probabilities(self, x: ArrayLike | Tensor | RowSource) -> Tensor:
         """Calibrated probabilities: each replica's scores through the link of its own loss.
 
-        (K, N), the probability of label 1; or (K, N, classes). An ensemble's is the mean of its members'.
-        The link undoes `class_weights` as that of `losses.ClassWeighted` does.
+        (K, N), the probability of label 1; or (K, N, classes). An ensemble's is the mean of its members'. NaN
+        where a score is, as of a replica that diverged. The link undoes `class_weights` as that of
+        `losses.ClassWeighted` does.
         """
         if isinstance(self.net, TabM):
             members = self._outputs_of(self.net.member_scores, x, rows_axis=2)
             return mean_probability(members, self.weighted_losses)
         several = self.net.outputs > 1
         scores = self.scores(x)
-        found = [loss.probability(row, multiclass=several) for loss, row in zip(self.weighted_losses, scores)]
+        found = [probability_of(loss, row, several) for loss, row in zip(self.weighted_losses, scores)]
         return torch.stack(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:

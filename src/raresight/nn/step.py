@@ -21,7 +21,7 @@ from .schedule import class_weights, deferred_replicas, learning_rates
 __all__ = ["REASONS", "TrainingStep", "record_graph"]
 
 # Why a replica was frozen, by the number that the device keeps.
-REASONS = ("", "loss", "gradient", "running statistics")
+REASONS = ("", "loss", "gradient", "running statistics", "scores")
 
 _WARM_UP = 3
 
@@ -31,7 +31,8 @@ class TrainingStep:
 
     A replica whose loss, gradient norm or batch-norm statistics are not finite is frozen on the spot: its
     weights, the optimiser's memory of it and its statistics stay those of before the step, and no later step
-    moves them.
+    moves them. What the last step of all did is seen by `give_up` alone, which is given the replicas whose
+    scores are NaN after it.
 
     Attributes:
         steps: Steps of an epoch.
@@ -105,6 +106,14 @@ class TrainingStep:
         step = self._replay or self._step
         for _ in range(self.steps):
             step()
+
+    @torch.no_grad()
+    def give_up(self, broken: Tensor) -> None:
+        """Freeze replicas, (K,) bool, whose scores the newest step made unusable; their weights stay."""
+        fresh = broken & ~self.frozen
+        self.frozen_at.copy_(torch.where(fresh, self._done, self.frozen_at))
+        self.reason.masked_fill_(fresh, REASONS.index("scores"))
+        self.frozen.logical_or_(fresh)
 
     def class_weights(self, epoch: int) -> Tensor | None:
         """The class weights (K, classes) of each replica's last step, once `epoch` (from 0) is done.

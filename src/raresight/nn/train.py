@@ -210,7 +210,7 @@ class _Run:
 
     def _frozen_reports(self) -> dict[int, str]:
         return {
-            k: f"replica {k}, {self._replicas.names[k]}: {failure}; frozen with the weights of before"
+            k: f"replica {k}, {self._replicas.names[k]}: {failure}; {failure.outcome}"
             for k, failure in self._course.failures().items()
         }
 

@@ -93,4 +93,8 @@ def read_lines(path: Path) -> tuple[str, ...]:
     """The lines of a small text file, without the empty ones."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}, which belongs to the published set")
-    return tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8: it is damaged, or of another set") from None
+    return tuple(line.strip() for line in text.splitlines() if line.strip())

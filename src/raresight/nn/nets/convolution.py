@@ -1,7 +1,7 @@
 """A 3 x 3 convolution of K replicas, as a grouped convolution or as a batched product, whichever is faster.
 
-Measured by benchmarks/bench_layers.py. Dense layers have no such choice: there products won, but for a few
-percent in wide layers of float32.
+Measured by benchmarks/bench_layers.py. Dense layers have no such choice: there products won, but in wide
+layers of float32, which cuDNN rounds to TF32.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def _product(x: Tensor, weight: Tensor, stride: int) -> Tensor:
     """Weights (K, out, 9 in) times the patches of all images written out, (K, 9 in, N H' W')."""
     patches = F.pad(x.to(_precision(x)), (1, 1, 1, 1)).unfold(-2, 3, stride).unfold(-2, 3, stride)
     images, replicas, channels, height, width = patches.shape[:5]
-    columns = patches.permute(1, 2, 5, 6, 0, 3, 4).reshape(replicas, 9 * channels, -1)
+    columns = patches.permute(1, 2, 5, 6, 0, 3, 4).reshape(replicas, 9 * channels, images * height * width)
     out = torch.bmm(weight.flatten(2), columns)
-    return out.view(replicas, -1, images, height, width).permute(2, 0, 1, 3, 4)
+    return out.view(replicas, weight.shape[1], images, height, width).permute(2, 0, 1, 3, 4)
 
 
 WAYS: dict[Way, Callable[[Tensor, Tensor, int], Tensor]] = {
@@ -76,10 +76,11 @@ WAYS: dict[Way, Callable[[Tensor, Tensor, int], Tensor]] = {
 
 
 def _unstacked(out: Tensor, replicas: int) -> Tensor:
-    return out.view(len(out), replicas, -1, *out.shape[2:])
+    return out.view(len(out), replicas, out.shape[1] // replicas, *out.shape[2:])
 
 
 def _precision(x: Tensor) -> torch.dtype:
-    """The one that is computed in: that of autocast where it is on."""
+    """The one that is computed in: that of autocast where it is on (only some kinds of device have it)."""
     kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+    is_cast = kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if is_cast else x.dtype

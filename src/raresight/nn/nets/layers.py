@@ -91,10 +91,7 @@ class ReplicaNet(nn.Module, ABC):
         cosine: Sequence[bool] | bool = False,
     ) -> None:
         super().__init__()
-        if replicas < 1 or outputs < 1:
-            raise ValueError(
-                f"a net needs at least 1 replica and 1 output, but got replicas={replicas}, outputs={outputs}"
-            )
+        replicas, outputs = whole_number("replicas", replicas), whole_number("outputs", outputs)
         self.replicas, self.outputs = replicas, outputs
         self.seeds = tuple(range(replicas)) if seeds is None else checked_seeds(seeds)
         if len(self.seeds) != replicas:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..kernels.residual import Running, can_run, plan_layers, trunk
 from .heads import make_head
-from .layers import Conv3x3, ImageBatchNorm, ReplicaNet
+from .layers import Conv3x3, ImageBatchNorm, ReplicaNet, whole_number
 
 __all__ = ["ResNet", "resnet_cifar"]
 
@@ -42,6 +42,8 @@ def resnet_cifar(
         >>> net(torch.zeros(5, 3, 32, 32)).shape
         torch.Size([2, 5, 10])
     """
+    depth, width = whole_number("depth", depth), whole_number("width", width)
+    channels = whole_number("channels", channels)
     if depth < 8 or depth % 6 != 2:
         raise ValueError(f"depth must be 6n + 2, such as 8, 20, 32, 44 or 56, but is {depth}")
     if width < 2 or width % 2:

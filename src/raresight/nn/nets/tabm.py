@@ -26,6 +26,18 @@ Embedding = Literal["linear", "periodic"]
 Sharing = Literal["tabm", "tabm-mini", "tabm-packed"]
 
 
+def probability_of(loss: Loss, scores: Tensor, several: bool = False) -> Tensor:
+    """`loss.probability`, and NaN where a score is NaN, which losses refuse; `several`: of (N, classes).
+
+    >>> from raresight.losses import parse
+    >>> probability_of(parse("crossentropy"), torch.tensor([0.0, float("nan")]))
+    tensor([0.5000,    nan])
+    """
+    unknown = scores.isnan()
+    found: Tensor = loss.probability(scores.masked_fill(unknown, 0.0), multiclass=several)
+    return found.masked_fill(unknown.any(-1, keepdim=True) if several else unknown, torch.nan)
+
+
 def mean_probability(member_scores: Tensor, losses: Sequence[Loss]) -> Tensor:
     """The mean over the members of the probability each has by the loss of its replica, as TabM predicts.
 
@@ -49,10 +61,10 @@ def mean_probability(member_scores: Tensor, losses: Sequence[Loss]) -> Tensor:
     means = []
     for scores, loss in zip(member_scores, losses):
         if scores.dim() == 2:
-            means.append(loss.probability(scores).mean(0))
+            means.append(probability_of(loss, scores).mean(0))
         else:
             # Classes are axis 1 of what losses take in torch.
-            posterior = loss.probability(scores.flatten(0, 1), multiclass=True)
+            posterior = probability_of(loss, scores.flatten(0, 1), several=True)
             means.append(posterior.view_as(scores).mean(0))
     return torch.stack(means)
 

@@ -87,14 +87,15 @@ class TabNet(ReplicaNet):
         features = whole_number("features", features)
         decision_width = whole_number("decision_width", decision_width)
         attention_width = whole_number("attention_width", attention_width)
-        if steps < 1 or shared < 0 or independent < 0 or shared + independent < 1:
+        steps, ghost_batch = whole_number("steps", steps), whole_number("ghost_batch", ghost_batch, least=2)
+        shared = whole_number("shared", shared, least=0)
+        independent = whole_number("independent", independent, least=0)
+        if shared + independent < 1:
+            raise ValueError("TabNet needs at least 1 gated layer, but shared and independent are both 0")
+        gamma, momentum = float(gamma), float(momentum)
+        if not 1 <= gamma < math.inf or not 0 < momentum <= 1:
             raise ValueError(
-                "TabNet needs at least 1 step and 1 gated layer, "
-                f"but got steps={steps}, shared={shared}, independent={independent}"
-            )
-        if gamma < 1 or ghost_batch < 2:
-            raise ValueError(
-                f"gamma must be at least 1 and ghost_batch at least 2, but are {gamma} and {ghost_batch}"
+                f"gamma must be at least 1 and momentum in (0, 1], but are {gamma} and {momentum}"
             )
         self.features, self.decision_width, self.attention_width = features, decision_width, attention_width
         self.steps, self.gamma, self.shared, self.independent = steps, gamma, shared, independent
