@@ -103,6 +103,7 @@ def test_a_record_says_everything(undisturbed):
         assert all(len(column) == 12 for column in record["curve"].values())
         assert (record["frozen"], record["stack"], record["precision"]) == (None, 3, "float32")
         assert record["versions"]["torch"] == torch.__version__
+        assert (record["recipe"]["epochs"], record["recipe"]["momentum"]) == (12, 0.9)
         json.dumps(record, allow_nan=False)
     assert undisturbed[0]["loss"].startswith("logitadjusted(base=crossentropy,prior=0.1818")
     losses = [record["curve"]["train_loss"] for record in undisturbed]

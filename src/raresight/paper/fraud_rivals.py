@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from .fraud_measures import Record, mean_difference, quantile
+from .fraud_measures import LEVEL, Record, mean_difference, quantile
 from .fraud_printed import FRAUD_TABLES, printed_gain
 from .fraud_report import TITLES, interval_text, luck_words, split_title
 
@@ -43,7 +43,9 @@ def write_rivals(path: Path, rows: Sequence[Record]) -> Path:
         "are of its private tables, with TabNet, three trials of each loss taken as independent (Student's "
         "quantile with 2 to 4 degrees of freedom); ours are of the ULB table, paired. Ours have one learning "
         "rate for all losses of a net (TabNet's was chosen with cross entropy, TabM's is the default): a "
-        f"loss that wants another step size is at a disadvantage. {luck_words(rows)}"
+        f"loss that wants another step size is at a disadvantage. Of our {len(rows)} intervals about "
+        f"{len(rows) * (1 - LEVEL):.0f} would be bold by chance alone; those of recall come from resampling, "
+        f"which moves their ends by some tenths of a point. {luck_words(rows)}"
     ]
     for metric in _METRICS:
         mine = [row for row in rows if row["metric"] == metric]

@@ -18,7 +18,8 @@ Record = Mapping[str, Any]
 `trial` (the setting), `loss` (with the class counts in it), `class_counts`, `curve` (columns by name: epoch,
 train_loss, gradient_norm_max, and the metrics with `validation_` or `test_` before their names), `frozen`
 (why it stopped, or null), `seconds` (its share of the stack's), `stack` (how many were trained together),
-`device`, `precision`, `clip`, `versions` and `date`.
+`device`, `precision`, `clip`, `recipe` (batch, schedule and the like; trainings of before 2026-11-16 have
+none: they had the same), `versions` and `date`.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,14 +21,17 @@ def provenance(device: torch.device | str) -> dict[str, Any]:
     >>> sorted(provenance("cpu"))
     ['date', 'device', 'versions']
     """
+    versions = {
+        "raresight": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    if "tabm" in sys.modules:
+        versions["tabm"] = str(getattr(sys.modules["tabm"], "__version__", "unknown"))
     return {
         "device": device_name(device),
-        "versions": {
-            "raresight": __version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions,
         "date": datetime.now(UTC).date().isoformat(),
     }
 

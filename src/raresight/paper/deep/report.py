@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from .digest import digest
 from .estimates import LEVEL
 from .experiments import EXPERIMENTS, Experiment
 from .journal import Record, journal_path, read_records
-from .methods import REFERENCE
+from .methods import REFERENCE, candidates
 from .metrics import BINARY_METRICS, CLASS_METRICS
 from .report_text import (
     Column,
@@ -171,6 +171,7 @@ def number_rows(report: Report, results: Sequence[Result]) -> list[dict[str, Any
                             "deviation": found.deviation,
                             "standard_error": found.error,
                             "trainings": found.count,
+                            **_origin(result.records[method]),
                             "not_finite": result.failed(method),
                             "difference": gap.mean,
                             "low": gap.low,
@@ -183,6 +184,22 @@ def number_rows(report: Report, results: Sequence[Result]) -> list[dict[str, Any
                         }
                     )
     return rows
+
+
+def _origin(records: Sequence[Record]) -> Record:
+    """Draws and seeds of trainings, and what they ran on; several are joined."""
+
+    def joined(values: Iterable[Any]) -> str:
+        return " ".join(dict.fromkeys(map(str, values)))
+
+    return {
+        "draws": joined(record["trial"]["draw"] for record in records),
+        "seeds": joined(record["trial"]["seed"] for record in records),
+        "device": joined(record["device"] for record in records),
+        "torch": joined(record["versions"]["torch"] for record in records),
+        "raresight": joined(record["versions"]["raresight"] for record in records),
+        "date": joined(record["date"] for record in records),
+    }
 
 
 def markdown(
@@ -215,6 +232,25 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
+def _tries_words(final: Sequence[Result]) -> str:
+    """Which parameters were chosen from: what was not varied was not chosen."""
+    tried: dict[str, dict[str, None]] = {}
+    for result in final:
+        setup, cell = result.setup, result.cell
+        for method in result.records:
+            count = setup.size.candidates
+            for parameters in candidates(method, setup.dataset, cell.task, cell.rho, count):
+                words = " ".join(f"{name}={value:g}" for name, value in parameters)
+                tried.setdefault(method, {})[words] = None
+    listed = "; ".join(f"{method} {', '.join(words)}" for method, words in tried.items() if any(words))
+    most = max(result.setup.size.candidates for result in final)
+    rates = ", ".join(f"{lr:g}" for lr in DATASETS[final[0].setup.dataset].lrs)
+    return (
+        f"Every loss with parameters had {most} settings a cell, each with the rates {rates}; over all cells "
+        f"{listed}."
+    )
+
+
 _METRIC_WORDS = {"roc_auc": "AUC", "accuracy_linked": "accuracy after the link"}
 
 
@@ -229,7 +265,7 @@ def _protocol_words(report: Report, final: Sequence[Result]) -> str:
     return (
         f"Learning rate and parameters of each loss were chosen by {_METRIC_WORDS[by]} on validation rows "
         f"of the training images ({draws} {'draw' if draws == 1 else 'draws'} of the task, a seed of their "
-        "own, the same number of tries for every loss with parameters). A share of every category validates "
+        f"own). {_tries_words(final)} A share of every category validates "
         f"({validation_share(first.cell.task):.0%}); of the rare ones these are rows that the task leaves "
         "unused, so that only the common ones train on fewer. Then three new seeds a draw, on the same rows. "
         "In parentheses the "
@@ -264,7 +300,11 @@ def _clip_words(results: Sequence[Result]) -> str:
 
 
 def _paper_words(experiment: Experiment) -> str:
-    unsaid = "" if experiment.classes else " The paper does not say which classes were positive."
+    unsaid = (
+        " The paper prints no parameters for several classes: those of its binary CIFAR-10 stand in."
+        if experiment.classes
+        else " The paper does not say which classes were positive."
+    )
     return (
         "The paper's learning rate and parameters (Appendix D), all rows trained on, the first draw, three "
         "seeds. As in the paper the best epoch is chosen **on the test set**, which is too good; the last "

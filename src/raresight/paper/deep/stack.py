@@ -167,6 +167,9 @@ class _Run:
             "stack": len(self._trials),
             "precision": self._recipe.precision,
             "clip": self._recipe.clip,
+            "recipe": {
+                name: value for name, value in self._recipe.to_dict().items() if name not in ("lr", "clip")
+            },
             **provenance(self._replicas.device),
         }
         found: list[Record] = []
