@@ -154,6 +154,11 @@ def test_bad_tables_and_weights(kind):
     text = pd.DataFrame({"a": X[:, 0], "word": ["x"] * 300})
     with pytest.raises(ValueError, match="column 'word' holds neither numbers nor categories"):
         kind().fit(text, Y)
+    twice = pd.DataFrame(X[:, :2], columns=["a", "a"])
+    with pytest.raises(ValueError, match="two columns are named 'a'"):
+        kind().fit(twice, Y)
+    with pytest.raises(ValueError, match="y mixes text and other values, such as 'bad' and 0"):
+        kind().fit(X, np.where(Y == 1, "bad", Y.astype(object)))
     with pytest.raises(ValueError, match="there is no column named 'b'"):
         kind().fit(text[["a"]], Y, categorical_feature=["b"])
     with pytest.raises(ValueError, match="whole numbers from 0 on"):

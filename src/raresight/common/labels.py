@@ -24,6 +24,11 @@ def read_targets(y: Any, owner: str) -> Array:
         raise ValueError(f"y has a missing label: y[{row}] is {labels[row]} (Input y contains NaN)")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise ValueError("y has an infinite label (Input y contains infinity)")
+    if labels.dtype.kind == "O":
+        text = np.array([isinstance(label, str) for label in labels])
+        if text.any() and not text.all():
+            some = labels[text.argmax()], labels[text.argmin()]
+            raise ValueError(f"y mixes text and other values, such as {some[0]!r} and {some[1]!r}")
     check_classification_targets(labels)
     return np.asarray(labels)
 

@@ -47,6 +47,9 @@ def read_table(
     """
     if is_frame(X):
         frame = _as_pandas(X)
+        if not frame.columns.is_unique:
+            twice = frame.columns[frame.columns.duplicated()][0]
+            raise ValueError(f"two columns are named {twice!r}: rename one, such as by X.columns = [...]")
         validate_data(estimator, frame, reset=reset, skip_check_array=True)
         _check_frame(frame, set(categorical_columns(frame, categorical, parameter)))
         return frame
