@@ -39,7 +39,7 @@ def net_model(name, **options):
 
 
 def raw_scores(model, X):
-    """Of the nets, without the constant that puts the probabilities at their level."""
+    """Of the nets, without the factor and the constant that calibrate them."""
     return model.nets_.scores(model._encoder.apply(X), "cpu").astype(float)
 
 
@@ -66,7 +66,8 @@ def test_probabilities_are_calibrated(loss):
     fresh = ring_table(8000, seed=1)
     assert model.predict_proba(fresh[0])[:, 1].mean() == pytest.approx(fresh[1].mean(), rel=0.25)
     scores = model.decision_function(X)
-    assert scores == pytest.approx(raw_scores(model, X) + model.score_shift_[0], abs=1e-12)
+    expected = model.score_scale_ * raw_scores(model, X) + model.score_shift_[0]
+    assert scores == pytest.approx(expected, abs=1e-12)
     assert np.array_equal(model.predict_log_odds(X), model.loss_.log_odds(scores))
     assert np.array_equal(model.predict(X), (scores > 0).astype(int))
 
@@ -259,6 +260,26 @@ def test_the_batch_grows_with_the_rows():
             "net_options names 'depth', which mlp does not have: its options are ",
         ),
         ({"net_options": {"seeds": (1,)}}, "net_options names 'seeds'"),
+        (
+            {"width": 16, "net_options": {"hidden": (8,)}},
+            "net_options gives 'hidden', which width=16 sets as well for mlp: leave one of them out",
+        ),
+        ({"blocks": 1, "net_options": {"hidden": (8,)}}, "gives 'hidden', which blocks=1 sets as well"),
+        (
+            {"net": "tabm", "dropout": 0.0, "net_options": {"dropout": 0.2}},
+            "gives 'dropout', which dropout=0.0 sets as well for tabm",
+        ),
+        (
+            {"net": "tabnet", "width": 4, "net_options": {"attention_width": 2}},
+            "gives 'attention_width', which width=4 sets as well for tabnet",
+        ),
+        ({"net": "tabnet", "batch_size": 1}, "batch_size is 1, but tabnet normalises over the rows"),
+        (
+            {"batch_size": 1, "net_options": {"batch_norm": True}},
+            "batch_size is 1, but mlp normalises over the rows of a batch here",
+        ),
+        ({"calibration": "isotonic"}, "calibration must be 'scale' or 'level', got 'isotonic'"),
+        ({"calibration": None}, "calibration must be 'scale' or 'level', got None"),
         ({"loss": "vectorscaling(class_counts=(9,1))"}, "for which write 'vectorscaling(delta="),
         ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda', got 'tpu'"),
         ({"loss": "tbl(beta=1)"}, "alpha"),
@@ -348,6 +369,17 @@ def test_a_gpu_that_is_not_there_is_told():
     X, y = ring_table(200)
     with pytest.raises(ValueError, match="PyTorch sees no GPU here"):
         DeepClassifier(device="cuda").fit(X, y)
+
+
+def test_an_option_that_is_given_once_counts():
+    X, y = ring_table(200)
+    options = {"net": "mlp", "max_epochs": 1, "batch_size": 1, "n_jobs": 1}
+    model = DeepClassifier(**options, net_options={"hidden": (5,)}).fit(X[:40], np.arange(40) % 2)
+    assert model.nets_.replicas("cpu").net.hidden == (5,)
+    thin = DeepClassifier(
+        net="tabnet", steps=2, max_epochs=1, n_jobs=1, net_options={"attention_width": 2}
+    ).fit(X, y)
+    assert thin.nets_.plan.options == {"decision_width": 8, "attention_width": 2, "steps": 2}
 
 
 def test_a_loss_of_ones_own():

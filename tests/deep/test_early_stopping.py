@@ -127,8 +127,9 @@ def test_several_classes_are_judged_by_the_log_probability():
     y = np.digitize(X[:, 0], [-1, 1])
     valid = X[:300]
     model = DeepClassifier(max_epochs=3, **SMALL).fit(X, y, eval_set=(valid, y[:300]))
-    # The epochs were judged before the scores were put at their level.
-    raw = model.loss_.probability(model.decision_function(valid) - model.score_shift_, multiclass=True)
+    # The epochs were judged before the scores were calibrated.
+    scores = (model.decision_function(valid) - model.score_shift_) / model.score_scale_
+    raw = model.loss_.probability(scores, multiclass=True)
     expected = np.log(raw[np.arange(300), y[:300]]).mean()
     assert model.validation_scores_["tbl(alpha=0.8,C=0.5)"] == pytest.approx(expected, rel=1e-6)
 

@@ -36,7 +36,15 @@ def test_comes_back_as_it_was(options, tmp_path):
     assert np.array_equal(again.decision_function(frame), model.decision_function(frame))
     assert np.array_equal(again.predict_proba(frame), model.predict_proba(frame))
     assert np.array_equal(again.predict(frame), model.predict(frame))
-    names = ("loss_", "losses_", "validation_scores_", "best_epochs_", "n_epochs_", "n_features_in_")
+    names = (
+        "score_scale_",
+        "loss_",
+        "losses_",
+        "validation_scores_",
+        "best_epochs_",
+        "n_epochs_",
+        "n_features_in_",
+    )
     for name in names:
         assert getattr(again, name) == getattr(model, name)
     for name in ("feature_importances_", "feature_names_in_", "classes_", "validation_history_"):
@@ -97,6 +105,13 @@ def drop_entry(folder, name):
     (folder / "deep.json").write_text(json.dumps(described))
 
 
+def as_before_the_scale(folder):
+    """Neither the factor nor the parameter that asks for it."""
+    described = json.loads((folder / "deep.json").read_text())
+    del described["score_scale"], described["parameters"]["calibration"]
+    (folder / "deep.json").write_text(json.dumps(described))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_files_that_are_missing_or_changed(name, copied):
     path = copied / name
@@ -120,12 +135,14 @@ def test_an_entry_that_was_changed_by_hand(copied):
     ("entries", "said"),
     [
         ({"format": "other"}, "does not describe a model of raresight.deep"),
-        ({"format_version": 99}, "format version 99, this raresight reads up to 2"),
+        ({"format_version": 99}, "format version 99, this raresight reads up to 3"),
         ({"net": {"name": "resnet"}}, "lacks or garbles an entry: the net 'resnet' is unknown"),
         ({"columns": [{"scaled": True}]}, "lacks or garbles an entry"),
         ({"parameters": {}}, "lacks or garbles an entry"),
         ({"loss": "nothing"}, "lacks or garbles an entry"),
         ({"score_shift": [0.1, 0.2]}, "score_shift has 2 numbers for 1 scores a row"),
+        ({"score_scale": 0.0}, "score_scale is 0.0, but must be above 0"),
+        ({"score_scale": None}, "lacks or garbles an entry"),
     ],
 )
 def test_descriptions_that_make_no_sense(entries, said, copied):
@@ -140,12 +157,15 @@ def test_a_model_of_the_first_format_predicts_what_it_did(classes, tmp_path):
     X, y = ring_table(400)
     y = y if classes == 2 else np.digitize(X[:, 0], [-1, 1])
     model = DeepClassifier("focal", net="mlp", width=4, max_epochs=1, n_jobs=1).fit(X, y)
+    assert model.score_scale_ == 1  # nothing was held out
     raw = model.decision_function(X) - model.score_shift_
     model.save(tmp_path)
     shift = np.array([0.7, -0.4])[: classes - 1]
     drop_entry(tmp_path, "score_shift")
+    as_before_the_scale(tmp_path)
     rewrite(tmp_path, format_version=1, log_odds_shift=shift.tolist())
     earlier = DeepClassifier.load(tmp_path)
+    assert (earlier.score_scale_, earlier.calibration) == (1, "level")
     assert earlier.decision_function(X) == pytest.approx(raw, abs=1e-12)
     if classes == 2:
         expected = expit(model.loss_.log_odds(raw) + shift[0])
@@ -156,6 +176,40 @@ def test_a_model_of_the_first_format_predicts_what_it_did(classes, tmp_path):
     earlier.save(tmp_path / "again")
     again = DeepClassifier.load(tmp_path / "again")
     assert np.array_equal(again.predict_proba(X), earlier.predict_proba(X))
+
+
+def test_a_model_of_the_second_format_predicts_what_it_did(tmp_path):
+    X, y = ring_table(400)
+    options = {"net": "mlp", "width": 4, "max_epochs": 1, "random_state": 0, "n_jobs": 1}
+    model = DeepClassifier(calibration="level", **options).fit(X, y, eval_set=(X, y))
+    model.save(tmp_path)
+    as_before_the_scale(tmp_path)
+    rewrite(tmp_path, format_version=2)
+    earlier = DeepClassifier.load(tmp_path)
+    assert (earlier.score_scale_, earlier.calibration) == (1, "level")
+    assert np.array_equal(earlier.predict_proba(X), model.predict_proba(X))
+    earlier.save(tmp_path / "again")
+    again = DeepClassifier.load(tmp_path / "again")
+    assert again.get_params() == model.get_params()
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_file_has_the_scale(classes, tmp_path):
+    X, y = ring_table(400)
+    y = y if classes == 2 else np.digitize(X[:, 0], [-1, 1])
+    model = DeepClassifier(net="mlp", width=4, max_epochs=1, n_jobs=1).fit(X, y, eval_set=(X, y))
+    assert model.score_scale_ != 1
+    model.save(tmp_path)
+    described = json.loads((tmp_path / "deep.json").read_text())
+    assert (described["format_version"], described["score_scale"]) == (3, model.score_scale_)
+    again = DeepClassifier.load(tmp_path)
+    assert again.score_scale_ == model.score_scale_
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    drop_entry(tmp_path, "score_scale")
+    rewrite(tmp_path)
+    with pytest.raises(ValueError, match="lacks or garbles an entry: 'score_scale'"):
+        DeepClassifier.load(tmp_path)
 
 
 def logistic(name, factor):

@@ -33,6 +33,7 @@ from .files import read_model, write_model
 from .fitting import TrainingRows, fit_nets, importances
 from .level import at_level, score_shift
 from .nets import plan_net
+from .scale import ScoredRows, score_scale
 from .settings import batch_size_for, check_settings, device_for, torch_threads
 from .trained_nets import TrainedNets
 from .validation import Validation, hold_out
@@ -52,10 +53,11 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Columns of numbers become normal scores, missing values their mean and an input that says so, categories
     one input a frequent level (see `raresight.deep.encoding`). The bias of the nets starts at the score that
-    is right for the class shares alone. After training a constant is added to the scores that makes the mean
-    probability of the rows of `fit`, through the loss's link, their share of positives (see
-    `raresight.deep.level`). Several seeds, and the members of TabM, predict by the mean of their
-    probabilities (see `raresight.deep.scoring`).
+    is right for the class shares alone. After training the scores get a factor and a constant, z' = a z + c:
+    the factor is the likeliest on rows that training did not see (see `raresight.deep.scale`), and the
+    constant makes the mean probability of the rows of `fit`, through the loss's link, their share of
+    positives (see `raresight.deep.level`). Several seeds, and the members of TabM, predict by the mean of
+    their probabilities (see `raresight.deep.scoring`).
 
     Losses and seeds are trained at once as replicas of one stack, which costs a GPU little more than one net.
 
@@ -71,7 +73,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         steps: Steps of tabnet; None is 3.
         dropout: Share of hidden numbers that tabm drops in training; None is 0.1.
         net_options: Further options of the net by name, such as `{"embedding": "periodic"}` for tabm,
-            `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM.
+            `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM; none that is given above as well.
         n_seeds: Nets with different first weights and batches, whose probabilities are averaged.
         max_epochs: Passes over the training rows, at most.
         batch_size: Rows a step; `"auto"` is a 200th of the rows, but at least 128 and at most 4096.
@@ -86,6 +88,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: The share of the rows of each class that is held out.
         patience: Training ends when no net has become better for so many epochs.
         max_fpr: Largest false-positive rate of the partial AUC.
+        calibration: `"scale"` chooses the factor a on the held-out rows, or those of `eval_set`; without such
+            rows it is 1. `"level"` leaves it at 1: the constant alone.
         class_weight: `{class: weight}`, or `"balanced"`; taken out of the probabilities again, as for
             `LinearClassifier`.
         categorical_features: `"auto"` takes categorical columns of DataFrames; a list of names or positions
@@ -103,14 +107,15 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_epochs_: Epochs that were trained.
         validation_history_: (epochs, losses, seeds), the validation score of each net after each epoch; None
             without validation rows.
-        score_shift_: What is added to the scores of the nets: one number, or one a class.
+        score_scale_: The factor a of the scores of the nets, above 0, one for all classes.
+        score_shift_: The constant c that is added to them then: one number, or one a class.
         feature_importances_: The share of each column in the slopes of the score; see
             `raresight.deep.fitting.importances`.
         nets_: The nets.
 
-    `decision_function` is the score z of the nets with that constant, and `predict_proba` the loss's link at
-    z. `predict` is the sign of z (or the largest logit): the decision that the loss was made for, and the
-    more probable class where the loss treats classes alike.
+    `decision_function` is z', the score with both, and `predict_proba` the loss's link at z'. `predict` is
+    the sign of z' (or the largest logit): the decision that the loss was made for, and the more probable
+    class where the loss treats classes alike.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -128,6 +133,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     best_epochs_: tuple[int, ...]
     n_epochs_: int
     validation_history_: Array | None
+    score_scale_: float
     score_shift_: Array
     feature_importances_: Array
     nets_: TrainedNets
@@ -156,6 +162,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: float = 0.2,
         patience: int = 10,
         max_fpr: float = 0.01,
+        calibration: str = "scale",
         class_weight: Mapping[Any, float] | str | None = None,
         categorical_features: Any = "auto",
         device: str = "auto",
@@ -180,6 +187,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.max_fpr = max_fpr
+        self.calibration = calibration
         self.class_weight = class_weight
         self.categorical_features = categorical_features
         self.device = device
@@ -263,19 +271,23 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features=encoder.n_inputs,
             outputs=1 if n_classes == 2 else n_classes,
         )
+        recipe = self._recipe(len(train), stops_early=validation is not None)
+        plan.check_batch(min(recipe.batch, len(train)))
         device = device_for(self.device)
         outcome = fit_nets(
             plan,
             losses,
             seeds,
             rows,
-            self._recipe(len(train), stops_early=validation is not None),
+            recipe,
             validation=validation,
             patience=int(self.patience),
             device=device,
         )
         nets, merits = outcome.nets, outcome.trained.merits
-        shift = score_shift(nets.loss, nets.scores(inputs, device), shares, weights)
+        raw = ScoredRows(nets.scores(inputs, device), codes, weights)
+        scale = self._scale(nets, raw, validation, shares, device)
+        shift = score_shift(nets.loss, at_level(raw.scores, np.zeros(plan.outputs), scale), shares, weights)
         return {
             "classes_": classes,
             "loss_": nets.loss,
@@ -284,12 +296,20 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "best_epochs_": outcome.best_epochs,
             "n_epochs_": outcome.trained.epochs,
             "validation_history_": None if merits is None else merits.reshape(-1, len(losses), len(seeds)),
+            "score_scale_": scale,
             "score_shift_": shift,
             "feature_importances_": importances(nets, rows, encoder.origins, len(encoder.columns), device),
             "nets_": nets,
             "_encoder": encoder,
             "_log_odds_shift": np.zeros(n_classes - 1),
         }
+
+    def _scale(
+        self, nets: TrainedNets, raw: ScoredRows, validation: Validation | None, shares: Array, device: str
+    ) -> float:
+        if self.calibration == "level" or validation is None:
+            return 1.0
+        return score_scale(nets.loss, raw, validation.scored(nets.scores(validation.inputs, device)), shares)
 
     def _recipe(self, n_rows: int, *, stops_early: bool) -> Recipe:
         batch = batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
@@ -358,7 +378,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
                 for i in blocks
             ]
-        return at_level(np.concatenate(found), self.score_shift_)
+        return at_level(np.concatenate(found), self.score_shift_, self.score_scale_)
 
     def predict_log_odds(self, X: Any) -> Array:
         """Calibrated log-odds of the positive class; (n, K), class against the rest, for more than two."""

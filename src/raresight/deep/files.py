@@ -31,8 +31,8 @@ __all__ = ["DESCRIPTION_FILE", "WEIGHTS_FILE", "read_model", "write_model"]
 DESCRIPTION_FILE = "deep.json"
 WEIGHTS_FILE = "deep.safetensors"
 FORMAT = "raresight.deep"
-# Version 1 had no score_shift: its models shift the log-odds after the link.
-FORMAT_VERSION = 2
+# Version 1 had no score_shift: its models shift the log-odds after the link. Version 2 had no score_scale.
+FORMAT_VERSION = 3
 _HISTORY = "validation_history"
 
 
@@ -59,6 +59,7 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
         "columns": model._encoder.describe(),
         "feature_names": None if names is None else [str(name) for name in names],
         "feature_importances": model.feature_importances_.tolist(),
+        "score_scale": model.score_scale_,
         "score_shift": model.score_shift_.tolist(),
         "log_odds_shift": model._log_odds_shift.tolist(),
         "validation_scores": _without_nan(model.validation_scores_),
@@ -88,7 +89,7 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
     tensors = read_tensors(place / WEIGHTS_FILE)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     try:
-        model.set_params(**_unpack(described["parameters"]))
+        model.set_params(**_unpack(described["parameters"], described["format_version"]))
         loss = parse(described["loss"])
         net = described["net"]
         if net["name"] not in NET_SIZES:
@@ -108,6 +109,7 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
             "best_epochs_": tuple(described["best_epochs"]),
             "n_epochs_": described["n_epochs"],
             "validation_history_": arrays.get(_HISTORY),
+            "score_scale_": _score_scale(described),
             "score_shift_": _score_shift(described, plan.outputs),
             "feature_importances_": np.array(described["feature_importances"]),
             "n_features_in_": len(encoder.columns),
@@ -176,6 +178,15 @@ def _loss_or_text(text: str) -> Loss | str:
         return text
 
 
+def _score_scale(described: Mapping[str, Any]) -> float:
+    if described["format_version"] < 3:
+        return 1.0
+    scale = float(described["score_scale"])
+    if not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"score_scale is {scale}, but must be above 0")
+    return scale
+
+
 def _score_shift(described: Mapping[str, Any], outputs: int) -> NDArray[np.float64]:
     if described["format_version"] == 1:
         return np.zeros(outputs)
@@ -218,11 +229,13 @@ def _pack(parameters: dict[str, Any]) -> dict[str, Any]:
     return pack_parameters(plain)
 
 
-def _unpack(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _unpack(parameters: Mapping[str, Any], version: int) -> dict[str, Any]:
     weights = parameters["class_weight"]
     if isinstance(weights, Mapping):
         weights = dict(zip(unpack_values(weights["classes"]).tolist(), weights["weights"]))
-    return {**parameters, "class_weight": weights}
+    # Models of before have the constant alone: fitted again, they are to come out the same.
+    before = {"calibration": "level"} if version < 3 else {}
+    return {**parameters, **before, "class_weight": weights}
 
 
 def _sha256(path: Path) -> str:

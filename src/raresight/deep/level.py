@@ -8,8 +8,9 @@ closed in the score, as by another bias of the nets:
 
 on the rows of `fit` with their weights, and likewise one constant a class for K logits. So score, decision
 and probability stay one thing: z' > 0 is the decision of the loss, and where its link has p(0) = 1/2 that is
-p > 1/2. The boosted classifiers shift the log-odds after the link instead, because their score is what the
-library itself predicts from the model's file.
+p > 1/2. Where rows were held out the scores have a factor first, see `raresight.deep.scale`. The boosted
+classifiers shift the log-odds after the link instead, because their score is what the library itself predicts
+from the model's file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..common.level import level_shift, tell_gap
 from ..common.posterior import log_posterior
 from ..losses import Loss
 
-__all__ = ["at_level", "score_shift"]
+__all__ = ["at_level", "find_shift", "level_gap", "score_shift"]
 
 Floats = NDArray[np.float64]
 
@@ -43,13 +44,13 @@ _NEAR = 1e-9
 _TINY = 1e-15
 
 
-def at_level(scores: NDArray[Any], shift: Floats) -> Floats:
-    """Raw scores with the constant on them, in float64, so that what differs in float32 differs still.
+def at_level(scores: NDArray[Any], shift: Floats, scale: float = 1.0) -> Floats:
+    """scale * scores + shift in float64, so that what differs in float32 differs still.
 
     >>> at_level(np.array([0.5, 2.0**99], np.float32), np.array([0.25])) == [0.75, 2.0**99]
     array([ True,  True])
     """
-    return scores.astype(np.float64) + (shift[0] if scores.ndim == 1 else shift)
+    return scale * scores.astype(np.float64) + (shift[0] if scores.ndim == 1 else shift)
 
 
 def score_shift(loss: Loss, scores: NDArray[Any], shares: Floats, weights: Floats | None) -> Floats:
@@ -65,21 +66,37 @@ def score_shift(loss: Loss, scores: NDArray[Any], shares: Floats, weights: Float
     """
     rows = np.full(len(scores), 1.0 / len(scores)) if weights is None else weights / weights.sum()
     double = scores.astype(np.float64)
-    shift = _one(loss, double, shares, rows) if scores.ndim == 1 else _several(loss, double, shares, rows)
-    log_p = log_posterior(loss, at_level(double, shift))
-    tell_gap(float(np.max(np.abs(np.expm1(logsumexp(log_p, axis=0, b=rows[:, None]) - np.log(shares))))))
+    shift = find_shift(loss, double, shares, rows)
+    tell_gap(level_gap(loss, at_level(double, shift), shares, rows))
     return shift
 
 
-def _one(loss: Loss, scores: Floats, shares: Floats, rows: Floats) -> Floats:
+def level_gap(loss: Loss, scores: Floats, shares: Floats, rows: Floats) -> float:
+    """The largest |mean probability / share - 1| of a class, for row weights that sum to one."""
+    log_means = logsumexp(log_posterior(loss, scores), axis=0, b=rows[:, None])
+    return float(np.max(np.abs(np.expm1(log_means - np.log(shares)))))
+
+
+def find_shift(
+    loss: Loss, scores: Floats, shares: Floats, rows: Floats, near: Floats | None = None
+) -> Floats:
+    """The same for row weights that sum to one, without a warning.
+
+    From one that is near it is sooner found, or for several classes sooner given up.
+    """
+    search = _one if scores.ndim == 1 else _several
+    return search(loss, scores, shares, rows, near)
+
+
+def _one(loss: Loss, scores: Floats, shares: Floats, rows: Floats, near: Floats | None) -> Floats:
     def excess(shift: float) -> float:
         return _log_odds_of_mean(log_posterior(loss, scores + shift), rows, 1) - goal
 
     goal = float(np.log(shares[1]) - np.log(shares[0]))
-    return np.array([_root(excess)])
+    return np.array([_root(excess, 0.0 if near is None else float(near[0]))])
 
 
-def _several(loss: Loss, scores: Floats, shares: Floats, rows: Floats) -> Floats:
+def _several(loss: Loss, scores: Floats, shares: Floats, rows: Floats, near: Floats | None) -> Floats:
     """Broyden's method from a near start; where it ends elsewhere, Newton's, and class by class and Newton's.
 
     They differ in time alone: a call of the link costs n K, and Newton's slopes take K calls a step.
@@ -101,12 +118,18 @@ def _several(loss: Loss, scores: Floats, shares: Floats, rows: Floats) -> Floats
     def distance(shift: Floats) -> float:
         return float(np.nan_to_num(np.linalg.norm(excess(shift)), nan=np.inf))
 
+    if near is not None:
+        shift = _broyden(excess, near[1:], _softmax_slopes(posterior(near[1:]), rows))
+        if not is_open(shift):
+            return np.append(0.0, shift)
     # Right at once for a loss whose posterior is the softmax; others stretch or shrink the scores on the way.
     shift = level_shift(log_posterior(loss, scores), shares, rows, tell=False)[1:]
     start = min((times * shift for times in _STRETCHES), key=distance)
     shift = _broyden(excess, start, _softmax_slopes(posterior(start), rows))
     if is_open(shift):
         shift = _broyden(excess, start, _slopes(excess, start))
+    if near is not None:
+        return np.append(0.0, shift)
     if is_open(shift):
         shift = newton(start)
     for _ in range(_MOST_SWEEPS):
@@ -182,9 +205,9 @@ def _log_odds_of_mean(log_p: Floats, rows: Floats, k: int) -> float:
     return float(means[k] - logsumexp(np.delete(means, k)))
 
 
-def _root(excess: Callable[[float], float]) -> float:
+def _root(excess: Callable[[float], float], start: float = 0.0) -> float:
     """Where an increasing function is zero; the far end of the search where it is nowhere."""
-    before, here = 0.0, 0.0
+    before, here = start, start
     value = excess(here)
     step = -float(np.sign(value))
     for _ in range(_MOST_DOUBLINGS):

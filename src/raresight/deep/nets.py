@@ -20,6 +20,12 @@ NET_SIZES: dict[str, dict[str, float]] = {
     "tabnet": {"width": 8, "steps": 3},
     "mlp": {"width": 256, "blocks": 2},
 }
+# The options of each net that its sizes are written to; those of tabm have the same names.
+_OPTIONS_OF: dict[str, dict[str, tuple[str, ...]]] = {
+    "tabm": {size: (size,) for size in NET_SIZES["tabm"]},
+    "tabnet": {"width": ("decision_width", "attention_width"), "steps": ("steps",)},
+    "mlp": {"width": ("hidden",), "blocks": ("hidden",)},
+}
 _KINDS: dict[str, Any] = {"tabm": TabM, "tabnet": TabNet, "mlp": MLP}
 # What the table, the classes and the losses decide.
 _NOT_OPTIONS = ("features", "outputs", "replicas", "seeds")
@@ -44,6 +50,15 @@ class NetPlan:
         make = partial(_KINDS[self.name], self.features, outputs=self.outputs, **self.options)
         net: ReplicaNet = make(replicas=replicas, seeds=seeds)
         return net
+
+    def check_batch(self, rows: int) -> None:
+        """An error for batches of a single row where the net has batch norm, which would make it zero."""
+        has_norm = self.name == "tabnet" or bool(self.options.get("batch_norm"))
+        if has_norm and rows < 2:
+            raise ValueError(
+                f"batch_size is {rows}, but {self.name} normalises over the rows of a batch here (batch "
+                "norm): set batch_size to 2 or more"
+            )
 
 
 def plan_net(
@@ -73,6 +88,7 @@ def plan_net(
                 f"net_options names {option!r}, which {name} does not have: its options are "
                 f"{', '.join(options_known)}"
             )
+    _check_given_once(name, sizes, extra)
     width = int(chosen["width"])
     if name == "mlp":
         options: dict[str, Any] = {"hidden": [width] * int(chosen["blocks"])}
@@ -82,3 +98,14 @@ def plan_net(
         options = {"dropout": float(chosen["dropout"])}
         options |= {size: int(chosen[size]) for size in ("width", "blocks", "members")}
     return NetPlan(name, features, outputs, {**options, **extra})
+
+
+def _check_given_once(name: str, sizes: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
+    """An error for an option that a size of the estimator sets as well: neither may win in silence."""
+    for size, options in _OPTIONS_OF[name].items():
+        twice = [option for option in options if option in extra]
+        if sizes.get(size) is not None and twice:
+            raise ValueError(
+                f"net_options gives {twice[0]!r}, which {size}={sizes[size]!r} sets as well for {name}: "
+                "leave one of them out"
+            )

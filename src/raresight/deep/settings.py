@@ -37,6 +37,8 @@ def check_settings(estimator: Any) -> None:
     _check_number("max_fpr", estimator.max_fpr, "above 0 and at most 1", lambda x: 0 < x <= 1)
     if estimator.early_stopping not in ("auto", True, False):
         raise ValueError(f"early_stopping must be 'auto', True or False, got {estimator.early_stopping!r}")
+    if estimator.calibration not in ("scale", "level"):
+        raise ValueError(f"calibration must be 'scale' or 'level', got {estimator.calibration!r}")
     options = estimator.net_options
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"net_options must be a mapping of options by name or None, got {options!r}")

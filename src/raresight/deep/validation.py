@@ -13,6 +13,7 @@ from ..common.posterior import log_posterior
 from ..losses import Loss
 from ..metrics import partial_auc
 from ..nn import Replicas
+from .scale import ScoredRows
 from .scoring import score_rows
 
 __all__ = ["MIN_VALIDATION_ROWS", "Validation", "hold_out"]
@@ -54,6 +55,13 @@ class Validation:
             return partial_auc(self.codes, scores, self.max_fpr, sample_weight=self.weights)
         each = log_posterior(loss, scores)[np.arange(len(scores)), self.codes]
         return float(np.average(each, weights=self.weights))
+
+    def scored(self, scores: NDArray[Any]) -> ScoredRows:
+        """The rows that count, with their scores."""
+        if self.weights is None:
+            return ScoredRows(scores, self.codes, None)
+        kept = self.weights > 0
+        return ScoredRows(scores[kept], self.codes[kept], self.weights[kept])
 
 
 def hold_out(

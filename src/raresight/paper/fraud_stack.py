@@ -82,6 +82,7 @@ class NetSetup:
             validation_fraction=self.validation_fraction,
             patience=self.patience,
             max_fpr=MAX_FPR,
+            calibration="level",  # as `_levelled` does
             device=device,
             random_state=seed,
         )

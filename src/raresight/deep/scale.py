@@ -1,0 +1,179 @@
+"""The scale of the nets' scores: a factor under which rows that training did not see are most probable.
+
+The best epoch is chosen by a ranking, which is often right long before the scores are large enough: a net
+that stops after its first epoch may rank well and hold every row for nearly as probable as any other. A
+constant on its scores (`raresight.deep.level`) cannot mend that. A factor before it can:
+
+    z' = a z + c(a),    a > 0,  one for all classes
+
+where c(a) puts the fitted rows at the class shares. So the ranking stays, and score, decision and probability
+remain one thing. The factor has the largest
+
+    mean over held-out rows of log p_y(a z + c(a))  -  (log a)^2 / (2 N)
+
+with weighted means: N times this is, but for a constant, the logarithm of the density of a, given N rows and
+log a ~ N(0, 1). So a few rows move it little. Of rows without weights N is their number. With weights, of
+which only the proportions count,
+
+    N = n_k W / W_k,    n_k = (sum of w)^2 / (sum of w^2)  over the rows of class k
+
+with W the sum of all weights, W_k that of class k, and k the class with the least n_k (Kish's effective
+number of rows): as much as that class can tell, because the rarest class decides how well a slope is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from ..common.posterior import log_posterior
+from ..losses import Loss
+from .level import at_level, find_shift, level_gap
+
+__all__ = ["ScoredRows", "score_scale"]
+
+Floats = NDArray[np.float64]
+
+# Rows times classes that are taken for a factor that is tried: 20,000 fitted rows of two classes, for which
+# the constant is searched in a dozen steps, and ten times as many held-out ones, which are scored once.
+_MOST_FITTED = 40_000
+_MOST_HELD = 400_000
+# Of each class, whatever the number of classes.
+_FEWEST_ROWS = 4
+# In log a: steps towards the maximum, how many at most, and how near to it is near enough.
+_STEP = 0.5
+_MOST_STEPS = 20
+_NEAR = 1e-3
+# A level that is off by more of a class share counts as not found, and its factor as the worst there is: a
+# number, with which a search by parabolas can still reckon.
+_OPEN = 1e-6
+_NOWHERE = -1e30
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRows:
+    """Raw scores, (n,) or (n, K), with class numbers, and weights above 0 or None for equal ones."""
+
+    scores: NDArray[Any]
+    codes: NDArray[np.int64]
+    weights: Floats | None
+
+
+def score_scale(loss: Loss, fitted: ScoredRows, held: ScoredRows, shares: Floats) -> float:
+    """The factor a, from the rows of `fit`, which have the level, and the held-out ones.
+
+    >>> from raresight.losses import parse
+    >>> z = np.random.default_rng(0).normal(size=4000) * 2 - 2
+    >>> y = (np.random.default_rng(1).random(4000) < 1 / (1 + np.exp(-z))).astype(np.int64)
+    >>> rows = ScoredRows(z / 8, y, None)
+    >>> round(score_scale(parse("crossentropy"), rows, rows, np.array([1 - y.mean(), y.mean()])))
+    8
+    """
+    if not (np.isfinite(fitted.scores).all() and np.isfinite(held.scores).all()):
+        # Nothing can be likely then; the level, which cannot be found either, says so.
+        return 1.0
+    some, others = _thinned(fitted, len(shares), _MOST_FITTED), _thinned(held, len(shares), _MOST_HELD)
+    rows, counted = _normalised(some), _normalised(others)
+    truth = np.arange(len(others.codes)), others.codes
+    evidence = _evidence(held)
+
+    def gap(scale: float, shift: Floats) -> float:
+        return level_gap(loss, at_level(some.scores, shift, scale), shares, rows)
+
+    last_scale, last_shift = 1.0, find_shift(loss, some.scores, shares, rows)
+    if not gap(last_scale, last_shift) <= _OPEN:
+        return 1.0  # likewise
+
+    def gain(log_scale: float) -> float:
+        nonlocal last_scale, last_shift
+        scale = float(np.exp(log_scale))
+        # The constant grows with the factor where scores are large, and hardly changes where they are small.
+        guesses = (last_shift, last_shift * scale / last_scale)
+        near = min(guesses, key=lambda shift: gap(scale, shift))
+        shift = find_shift(loss, scale * some.scores, shares, rows, near)
+        if not gap(scale, shift) <= _OPEN:
+            return _NOWHERE
+        last_scale, last_shift = scale, shift
+        log_p = log_posterior(loss, at_level(others.scores, shift, scale))[truth]
+        return float(counted @ log_p - log_scale**2 / (2 * evidence))
+
+    return float(np.exp(_peak(gain)))
+
+
+def _peak(gain: Callable[[float], float]) -> float:
+    """Where a function is largest, uphill from zero."""
+    here, value = 0.0, gain(0.0)
+    for step in (_STEP, -_STEP):
+        for _ in range(_MOST_STEPS):
+            ahead = gain(here + step)
+            if not ahead > value:
+                break
+            here, value = here + step, ahead
+        if here != 0:
+            break
+    found = minimize_scalar(
+        lambda x: -gain(x), bounds=(here - _STEP, here + _STEP), method="bounded", options={"xatol": _NEAR}
+    )
+    return float(found.x) if -found.fun > value else here
+
+
+def _evidence(rows: ScoredRows) -> float:
+    """N, the number of rows that the held-out ones are worth together.
+
+    >>> rows = ScoredRows(np.zeros(6), np.array([0, 0, 0, 0, 1, 1]), np.array([4.0, 4, 4, 4, 2, 2]))
+    >>> _evidence(rows)
+    10.0
+    """
+    if rows.weights is None:
+        return float(len(rows.codes))
+    found = []
+    for k in np.unique(rows.codes):
+        own = rows.weights[rows.codes == k]
+        largest = own.max()
+        part = own / largest  # the squares of tiny weights are zero
+        number, share = part.sum() ** 2 / (part**2).sum(), own.sum() / rows.weights.sum()
+        with np.errstate(divide="ignore", over="ignore"):
+            found.append((number, number / share))
+    return float(min(found)[1])
+
+
+def _thinned(rows: ScoredRows, n_classes: int, numbers: int) -> ScoredRows:
+    """Fewer rows of each class in its place where there are many, with the weights of those left out.
+
+    So the sums of weights stay, and of two classes nearly all sums over rows of what is smooth in the score.
+    """
+    weights = np.ones(len(rows.codes)) if rows.weights is None else rows.weights
+    most = max(_FEWEST_ROWS, numbers // n_classes**2)
+    parts = [_stand_ins(rows, weights, k, most) for k in np.unique(rows.codes)]
+    chosen = np.concatenate([places for places, _ in parts])
+    scores = rows.scores[chosen].astype(np.float64)
+    return ScoredRows(scores, rows.codes[chosen], np.concatenate([sums for _, sums in parts]))
+
+
+def _stand_ins(rows: ScoredRows, weights: Floats, k: int, most: int) -> tuple[NDArray[np.intp], Floats]:
+    """At most so many rows of class k, and the weights of those that each stands for.
+
+    In the order of the score of the class: a quarter of them are the lowest, each for itself, a quarter the
+    highest, for the few rows at the ends may have most of a rare class's probability; and the others are the
+    middle ones of groups of equal length.
+    """
+    places = np.flatnonzero(rows.codes == k)
+    if len(places) <= most:
+        return places, weights[places]
+    own = rows.scores[places] if rows.scores.ndim == 1 else rows.scores[places, k]
+    order = places[np.argsort(own, kind="stable")]
+    n, end = len(order), most // 4
+    middle = np.linspace(end, n - end, most - 2 * end, endpoint=False).astype(np.intp)
+    starts = np.concatenate([np.arange(end), middle, np.arange(n - end, n)])
+    lengths = np.diff(np.append(starts, n))
+    return order[starts + (lengths - 1) // 2], np.add.reduceat(weights[order], starts)
+
+
+def _normalised(rows: ScoredRows) -> Floats:
+    assert rows.weights is not None
+    return np.asarray(rows.weights / rows.weights.sum())
