@@ -21,7 +21,7 @@ import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
 
-from machine import describe
+from machine import describe, write_rows
 from raresight.boosting import objective, start_of
 from raresight.losses import parse
 
@@ -139,10 +139,7 @@ def main() -> None:
                 f"{library:9} {name:18} {min(cpu[name]):7.2f} s CPU, {min(wall[name]):7.2f} s wall, "
                 f"{ratio:.3f}x"
             )
-    with arguments.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(results[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(results)
+    write_rows(arguments.out, results)
 
 
 if __name__ == "__main__":

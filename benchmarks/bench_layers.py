@@ -10,7 +10,6 @@ algorithms, as in training.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from machine import describe
+from machine import describe, write_rows
 from raresight.nn.nets import ResNet, resnet_cifar
 from raresight.nn.nets import convolution as convolution_module
 from raresight.nn.nets.convolution import WAYS, way_of
@@ -166,10 +165,7 @@ def main() -> None:
         print("  ".join(f"{name} {value}" for name, value in row.items() if value != ""), flush=True)
         rows.append({**row, **where})
     if chosen.out:
-        with chosen.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(chosen.out, rows)
 
 
 if __name__ == "__main__":

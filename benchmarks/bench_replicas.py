@@ -11,7 +11,6 @@ convolutions, "kernels" by our own, deterministic. Needs a GPU, PyTorch and NumP
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import shutil
 import subprocess
@@ -25,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from machine import describe
+from machine import describe, write_rows
 from plain_resnet import training_step
 from raresight.nn import ImageRows, Recipe, Replicas
 from raresight.nn.nets import resnet as resnet_module
@@ -146,10 +145,7 @@ def main() -> None:
                 {"net": f"ResNet-{depth}", "how": title, "ms": ms and round(ms, 4), "gpu": gpu, **describe()}
             )
     if chosen.out:
-        with chosen.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(chosen.out, rows)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ turns; all threads, CPU and wall time.
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import xgboost as xgb
 
-from machine import describe
+from machine import describe, write_rows
 from raresight.data.schema import learn_schema
 from raresight.model.candidate import Candidate
 from raresight.model.families import fit_candidates
@@ -140,10 +139,7 @@ def main() -> None:
                 )
                 taken = f"{min(wall[name]):6.3f} s wall, {ratio:.3f}x, CPU {cpu_ratio:.3f}x"
                 print(f"{kind:8} {family:9} {name:16} {taken}")
-    with arguments.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(results[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(results)
+    write_rows(arguments.out, results)
 
 
 if __name__ == "__main__":

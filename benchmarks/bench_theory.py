@@ -8,14 +8,13 @@ There is no rival to compare with; the figures are absolute, one thread.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from machine import describe
+from machine import describe, write_rows
 from raresight.losses import TBL, Alpha, CrossEntropy, Erf, Focal
 from raresight.theory import GaussianExperiment, bayes_risk, statistical_information
 from raresight.theory.gaussian import GaussianMixture, population_minimiser
@@ -68,10 +67,7 @@ def main() -> None:
         for name, run in work.items():
             rows.append({"work": name, "loss": str(loss), "seconds": round(best_of(run), 4)} | describe())
             print(f"{name:52} {loss!s:24} {rows[-1]['seconds']:.4f} s")
-    with arguments.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(arguments.out, rows)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 
 def describe() -> dict[str, str]:
@@ -19,6 +22,14 @@ def describe() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Results as CSV, with the columns of the first."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _cpu_name() -> str:

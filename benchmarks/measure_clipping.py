@@ -10,7 +10,6 @@ version of CIFAR-10:
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from machine import write_rows
 from raresight.data.images import read_cifar10
 from raresight.data.imbalance import halves
 from raresight.nn import ImageRows, Recipe, Replicas, Training, train
@@ -67,10 +67,7 @@ def main() -> None:
     for row in found:
         print(", ".join(f"{name} {value}" for name, value in row.items()))
     if chosen.out:
-        with chosen.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, found[0])
-            writer.writeheader()
-            writer.writerows(found)
+        write_rows(chosen.out, found)
 
 
 def summary(training: Training, place: int, loss: str, clip: float | None, seed: int) -> dict[str, Any]:
