@@ -224,7 +224,11 @@ def test_minutes_stop_the_nets(journal, table, tmp_path):
 
 @pytest.mark.parametrize(
     ("damage", "message"),
-    [("{not json", "is damaged at line 2: remove that line"), ('{"nets": 3}', "line 2, which has no 'fit'")],
+    [
+        ("{not json", "is damaged at line 2 (Expecting property name"),
+        ('{"nets": 3}', "line 2 (it has no 'fit'): remove that line"),
+        ("3", "is damaged at line 2 ("),
+    ],
 )
 def test_a_damaged_line_is_named(journal, table, tmp_path, capsys, damage, message):
     lines = journal.read_text().splitlines()

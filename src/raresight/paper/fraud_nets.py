@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..data import CardFraud
 from ..deep.nets import NET_SIZES
 from ..deep.settings import device_for
-from .deep.journal import add_records
+from .deep.journal import add_records, read_lines
 from .deep.provenance import device_name, provenance
 from .fraud_about import described
 from .fraud_measures import REFERENCE, Record, against, judged
@@ -144,23 +144,14 @@ def _cell_of(fit: Mapping[str, Any]) -> Cell | None:
 
 def _lines(journal: Path) -> dict[str, Record]:
     """The finished cells by what was trained; none where there is no file. A torn last line is left out."""
-    content = journal.read_bytes() if journal.exists() else b""
-    lines: dict[str, Record] = {}
-    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            raise ValueError(f"{journal} is damaged at line {number}: remove that line, to train it again")
-        missing = [name for name in ("fit", "methods", "device", "seconds") if name not in row]
-        if missing:
-            raise ValueError(
-                f"{journal} is damaged at line {number}, which has no {missing[0]!r}: remove that line, to "
-                "train it again"
-            )
-        lines[_text(row["fit"])] = row
-    return lines
+    return read_lines(journal, _key)
+
+
+def _key(row: Record) -> str:
+    missing = [name for name in ("fit", "methods", "device", "seconds") if name not in row]
+    if missing:
+        raise ValueError(f"it has no {missing[0]!r}")
+    return _text(row["fit"])
 
 
 def _at_hand(

@@ -73,12 +73,13 @@ def in_order(rows: Sequence[Record]) -> list[Record]:
 def write_table(path: Path, summary: Sequence[Record], table: CardFraud) -> Path:
     """The summary as Markdown: estimate, and difference to cross entropy with its interval."""
     intervals = sum(row["method"] != REFERENCE for row in summary)
-    lines = [
+    about = (
         f"ULB card fraud: {len(table.y):,} rows ({table.duplicates:,} exact duplicates dropped), "
         f"{int(table.y.sum())} frauds. In parentheses the difference to cross entropy in the same family, "
         f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero. Of the {intervals} "
         f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone. {luck_words(summary)}"
-    ]
+    )
+    lines = [about.rstrip()]
     for split in _SPLITS:
         for family in dict.fromkeys(row["family"] for row in summary):
             rows = [row for row in summary if (row["split"], row["family"]) == (split, family)]
@@ -129,8 +130,14 @@ def _panel_title(split: str, summary: Sequence[Record]) -> str:
 
 
 def luck_words(rows: Sequence[Record]) -> str:
-    """Which intervals do not have the luck of training in them: those of splits that were drawn once."""
+    """Which intervals do not have the luck of training in them: those of splits that were drawn once.
+
+    >>> luck_words([{"split": "random", "repeats": 2, "tests": 8}])
+    ''
+    """
     once = dict.fromkeys(split_title(row) for row in rows if row["repeats"] == 1)
+    if not once:
+        return ""
     return f"Intervals of splits that were drawn once ({'; '.join(once)}) leave out the luck of training."
 
 

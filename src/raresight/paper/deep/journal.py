@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .settings import Trial
 
-__all__ = ["Record", "add_records", "journal_path", "read_records"]
+__all__ = ["Record", "add_records", "journal_path", "read_lines", "read_records"]
 
 Record = Mapping[str, Any]
 """A finished trial.
@@ -30,14 +30,21 @@ def journal_path(folder: Path, experiment: str, dataset: str) -> Path:
 
 def read_records(path: Path) -> dict[str, Record]:
     """The finished trials by their keys; none where there is no file. A torn last line is left out."""
+    return {**read_lines(path, lambda record: Trial.from_dict(record["trial"]).key)}
+
+
+def read_lines(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str, dict[str, Any]]:
+    """The lines of a journal by keys, the later one of two; an error for one that has no key."""
     content = path.read_bytes() if path.exists() else b""
-    records: dict[str, Record] = {}
+    records: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
         try:
             record = json.loads(line)
-            records[Trial.from_dict(record["trial"]).key] = record
+            records[key_of(record)] = record
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is damaged at line {number} ({error}): remove that line") from None
+            raise ValueError(
+                f"{path} is damaged at line {number} ({error}): remove that line, to train it again"
+            ) from None
     return records
 
 

@@ -27,7 +27,7 @@ from .report_text import (
     settings_name,
 )
 from .results import WHEN, Result, Table, apart, chosen_settings, find_results, missing_lines
-from .settings import DATASETS, Setup, size_of, validation_share
+from .settings import DATASETS, Setup, parameter_words, size_of, validation_share
 
 __all__ = ["Report", "brought_up_to_date", "nothing_complete", "refuse_seed", "write_report"]
 
@@ -240,8 +240,7 @@ def _tries_words(final: Sequence[Result]) -> str:
         for method in result.records:
             count = setup.size.candidates
             for parameters in candidates(method, setup.dataset, cell.task, cell.rho, count):
-                words = " ".join(f"{name}={value:g}" for name, value in parameters)
-                tried.setdefault(method, {})[words] = None
+                tried.setdefault(method, {})[parameter_words(parameters)] = None
     listed = "; ".join(f"{method} {', '.join(words)}" for method, words in tried.items() if any(words))
     most = max(result.setup.size.candidates for result in final)
     rates = ", ".join(f"{lr:g}" for lr in DATASETS[final[0].setup.dataset].lrs)

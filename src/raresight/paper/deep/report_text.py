@@ -12,6 +12,7 @@ from .methods import REFERENCE
 from .metrics import is_better
 from .printed import Printed
 from .results import Result, apart
+from .settings import parameter_words
 
 __all__ = [
     "Column",
@@ -97,8 +98,7 @@ def settings_name(role: str) -> str:
 
 
 def setting_words(chosen: Chosen) -> str:
-    words = " ".join(f"{name}={value:g}" for name, value in chosen.parameters)
-    return f"{words} lr={chosen.lr:g}".strip()
+    return f"{parameter_words(chosen.parameters)} lr={chosen.lr:g}".strip()
 
 
 def method_words(result: Result, method: str) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "Size",
     "Trial",
     "folder_name",
+    "parameter_words",
     "size_of",
     "validation_share",
 ]
@@ -180,7 +181,7 @@ class Trial:
     @property
     def setting(self) -> str:
         """The parameters in words; empty for a loss without any."""
-        return " ".join(f"{name}={value:g}" for name, value in self.parameters)
+        return parameter_words(self.parameters)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -192,6 +193,15 @@ class Trial:
         """The trial that `to_dict` wrote."""
         named = {**values, "parameters": tuple((name, float(x)) for name, x in values["parameters"].items())}
         return cls(**named)
+
+
+def parameter_words(parameters: Parameters) -> str:
+    """The parameters of a loss in words; empty where there are none.
+
+    >>> parameter_words((("alpha", 0.7), ("C", 0.5)))
+    'alpha=0.7 C=0.5'
+    """
+    return " ".join(f"{name}={value:g}" for name, value in parameters)
 
 
 def validation_share(task: str) -> float:
