@@ -193,6 +193,12 @@ def test_table2_from_a_journal(tmp_path):
     ("judged", "words"),
     [
         ([list(range(1, 15))] * 3, "Nets are judged after every epoch."),
+        ([list(range(1, 15)), list(range(1, 5)), [1, 2]], "Nets are judged after every epoch."),
+        (
+            [list(range(1, 15)), [2, 4], [2, 4]],
+            "Nets of 14 epochs are judged after every epoch; nets of 4 epochs are judged after epochs 2, 4: "
+            "a best epoch is the best of these.",
+        ),
         (
             [[4, 14], list(range(1, 15)), [4, 14]],
             "Nets are judged after epochs 4, 14; of others after every epoch: a best epoch is the best of "
@@ -209,7 +215,7 @@ def test_the_page_says_which_epochs_are_judged(judged, words):
 
 
 def record_of(epochs):
-    return {"trial": {"epochs": 14}, "curve": {"epoch": epochs}}
+    return {"trial": {"epochs": epochs[-1]}, "curve": {"epoch": epochs}}
 
 
 def test_where_the_paper_has_no_cross_entropy_its_own_rivals_are_judged(tmp_path):
@@ -250,17 +256,41 @@ def test_claims_are_judged_by_their_intervals(tmp_path):
     assert "the change +1.50 with a standard error of 0.00: held" in gain_grows(results, "roc_auc", "AUC")[0]
 
 
-def test_a_cell_is_shown_at_the_longest_size_it_has(tmp_path):
+def test_a_cell_is_shown_at_every_length_it_has(tmp_path):
     full = replace(SHORT, size=SIZES["full"])
     write_journal(tmp_path, "table2")
-    write_journal(tmp_path, "table2", full, base=0.8, leave_out=lambda trial: trial.rho != 0.01)
-    rows = rows_of(reproduce("table2", tmp_path)[0])
-    epochs = {(row["rho"], row["settings"]): row["epochs"] for row in rows}
-    assert epochs["0.01", "chosen on validation"] == epochs["0.01", "paper's setting"] == "250"
-    assert epochs["0.1", "chosen on validation"] == "14"
+
+    def is_lost(trial):
+        return trial.role != "paper" or trial.rho != 0.01
+
+    write_journal(tmp_path, "table2", full, base=0.8, leave_out=is_lost)
+    paths = reproduce("table2", tmp_path)
+    assert [path.name for path in paths[4:]] == ["table2-cifar10-epochs.svg", "table2-cifar10-epochs.png"]
+    rows = rows_of(paths[0])
+    epochs = {(row["rho"], row["settings"], row["epochs"]) for row in rows}
+    settings = ("chosen on validation", "paper's setting")
+    assert epochs == {
+        ("0.01", "paper's setting", "250"),
+        *((rho, name, "14") for rho in ("0.01", "0.05", "0.1") for name in settings),
+    }
+    wanted = {"rho": 0.01, "settings": settings[1], "method": "VS", "metric": "roc_auc", "when": "last"}
+    means = [float(one(rows, epochs=length, **wanted)["mean"]) for length in (250, 14)]
+    assert means == pytest.approx([0.81, 0.71])
     text = (tmp_path / "table2-cifar10.md").read_text()
-    assert "**halves, rho 0.01 (full length)**" in text
-    assert "**halves, rho 0.1 (shortened, 14 of 250 epochs)**" in text
+    # In short: the longest first, each length with its own numbers.
+    first, second = (
+        "| halves, rho 0.01 (full length) | CE |  |  | 81.00",
+        "| halves, rho 0.01 (shortened, 14 of",
+    )
+    assert 0 < text.index(first) < text.index(second)
+    assert text.count("**halves, rho 0.01 (full length)**") == 1
+    assert text.count("**halves, rho 0.01 (shortened, 14 of 250 epochs)**") == 2
+    # A gain is compared with that of another imbalance at the same length only.
+    assert text.count("TBL's gain in AUC over CE+LA grows as rho falls") == 2
+    assert (
+        "paper's setting, 250 epochs): " not in text.split("grows as rho falls", 1)[1].split("\n* Rivals")[0]
+    )
+    assert "TBL has the best AUC, best epoch on the test set (paper's setting, halves, rho 0.01, 250" in text
     # Asked for at full length, it says what is missing there.
     reproduce("table2", tmp_path, tell=(told := []).append, size="full")
     assert "missing: halves, rho 0.1: 126 of 126 search trainings of 50 epochs" in told
@@ -340,7 +370,7 @@ def test_the_choice_of_c(tmp_path):
     for trial in ablation_trials(experiment, experiment.cells[0], SHORT):
         # The parabola has its top at C = 0.5.
         value = 0.8 - 0.1 * (dict(trial.parameters)["C"] - 0.5) ** 2 + LUCK[trial.draw, trial.seed]
-        curve = {f"test_{name}": [value + 0.01, value] for name in BINARY_METRICS}
+        curve = {"epoch": [10, 21]} | {f"test_{name}": [value + 0.01, value] for name in BINARY_METRICS}
         records.append({"trial": trial.to_dict(), "curve": curve, "frozen": None})
     add_records(journal_path(tmp_path / "deep", "ablation-c", "cifar10"), records)
     paths = reproduce("ablation-c", tmp_path)
@@ -355,6 +385,22 @@ def test_the_choice_of_c(tmp_path):
         "mean is at C = 0.5." in text
     )
     assert text.count("\n| 0.75 |") == 4
+    assert "Nets are judged after epochs 10, 21: a best epoch is the best of these." in text
+
+
+def test_the_choice_of_c_at_two_lengths(tmp_path):
+    experiment = EXPERIMENTS["ablation-c"]
+    for setup, base in ((SHORT, 0.7), (replace(SHORT, size=SIZES["full"]), 0.8)):
+        trials = ablation_trials(experiment, experiment.cells[0], setup)
+        add_records(
+            journal_path(tmp_path / "deep", "ablation-c", "cifar10"), [record(t, base) for t in trials]
+        )
+    paths = reproduce("ablation-c", tmp_path)
+    wanted = {"method": "TBL", "lr": 0.002, "C": 0.3, "metric": "roc_auc", "when": "last"}
+    means = [float(one(rows_of(paths[0]), epochs=length, **wanted)["mean"]) for length in (250, 21)]
+    assert means[0] - means[1] == pytest.approx(0.1)
+    titles = [line for line in paths[1].read_text().splitlines() if line.startswith("### ")]
+    assert [title.rpartition("(")[2] for title in titles] == ["full length)", "shortened, 21 of 250 epochs)"]
 
 
 def test_options_of_another_part_are_refused(tmp_path):

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from .deep.estimates import Estimate, estimate, paired
-from .deep.experiments import EXPERIMENTS, Cell
+from .deep.experiments import EXPERIMENTS
 from .deep.journal import Record
 from .deep.report import brought_up_to_date, nothing_complete, refuse_seed
-from .deep.report_text import claim_verdict, number
+from .deep.report_text import claim_verdict, epochs_words, length_words, number
 from .deep.results import WHEN, Result, find_results, missing_lines, value_at
 from .deep.settings import Setup, Trial, size_of
 from .output import COLOURS, figure_with_axes, save_figure, write_rows
@@ -42,7 +42,7 @@ def run(
     complete: bool = True,
     **options: Any,
 ) -> list[Path]:
-    """Train what is missing if `data` is given; write the table, its numbers and the figure.
+    """Train what is missing if `data` is given; write the tables, their numbers and the longest's figure.
 
     Further options are those of `run_experiment`.
     """
@@ -57,15 +57,15 @@ def run(
         raise ValueError(nothing_complete("ablation-c", experiment.name, missing))
     for line in missing:
         tell(f"missing: {line}")
-    (result,) = found
-    curves = _curves(result)
+    lengths = [(result, _curves(result)) for result in found]
     stem = f"ablation-c-{dataset}"
     page = out / f"{stem}.md"
-    page.write_text(markdown(result.cell, result.epochs, curves), encoding="utf-8")
+    page.write_text("\n".join(markdown(result, curves) for result, curves in lengths), encoding="utf-8")
+    longest, curves = lengths[0]
     return [
-        write_rows(out / f"{stem}.csv", list(number_rows(result, curves))),
+        write_rows(out / f"{stem}.csv", [row for length in lengths for row in number_rows(*length)]),
         page,
-        *draw(curves, result.epochs, out / stem),
+        *draw(curves, longest.epochs, out / stem),
     ]
 
 
@@ -119,10 +119,10 @@ def number_rows(result: Result, curves: Curves) -> Iterator[dict[str, Any]]:
                     }
 
 
-def markdown(cell: Cell, epochs: int, curves: Curves) -> str:
+def markdown(result: Result, curves: Curves) -> str:
     """The table, and what became of the paper's claim."""
-    length = "full length" if epochs == 250 else f"shortened, {epochs} of 250 epochs"
-    lines = [f"### The choice of C: deer among horses, rho {cell.rho:g}, alpha 0.8 ({length})", ""]
+    about = f"deer among horses, rho {result.cell.rho:g}, alpha 0.8 ({length_words(result)})"
+    lines = [f"### The choice of C: {about}", ""]
     for (method, lr), series in curves.items():
         for metric, title in METRICS.items():
             gap = _to_zero(series, PEAK, metric, "last")
@@ -137,7 +137,7 @@ def markdown(cell: Cell, epochs: int, curves: Curves) -> str:
         "",
         "Last epoch, and in the last column the best epoch on the test set, which is too good. In "
         "parentheses the difference to C = 0, paired by draw and seed, with its 95% interval for these "
-        "draws; **bold** where that leaves out zero.",
+        f"draws; **bold** where that leaves out zero. {epochs_words([result])}",
     ]
     for (method, lr), series in curves.items():
         lines += ["", f"**{method}, lr {lr:g}**", ""]

@@ -11,7 +11,7 @@ from .metrics import is_better
 from .report_text import claim_verdict, draws_words, number
 from .results import Result
 
-__all__ = ["WITHOUT_CE", "beats_every_rival", "gain_grows", "rivals_do_not_improve"]
+__all__ = ["OURS", "WITHOUT_CE", "beats_every_rival", "gain_grows", "rivals_do_not_improve"]
 
 OURS = ("TBL", "TBL+LA")
 WITHOUT_CE = ("Focal+LA", "LDAM-DRW", "Poly+LA", "VS")
@@ -53,22 +53,27 @@ def beats_every_rival(
 
 
 def gain_grows(results: Sequence[Result], metric: str, title: str) -> list[str]:
-    """Whether the gain over CE+LA is larger at the smallest rho than at the largest."""
-    if len(results) < 2:
-        return []
-    rare, common = min(results, key=lambda r: r.cell.rho), max(results, key=lambda r: r.cell.rho)
+    """Whether the gain over CE+LA is larger at the smallest rho than at the largest, by their length."""
+    lines = []
+    for epochs in dict.fromkeys(result.epochs for result in results):
+        alike = [result for result in results if result.epochs == epochs]
+        rare, common = min(alike, key=lambda r: r.cell.rho), max(alike, key=lambda r: r.cell.rho)
+        if rare.cell != common.cell:
+            lines += _gain_lines(rare, common, metric, title)
+    return lines
+
+
+def _gain_lines(rare: Result, common: Result, metric: str, title: str) -> list[str]:
     lines = []
     for own in OURS:
         ends = [result.difference(own, REFERENCE, metric, "last") for result in (rare, common)]
         change, error = ends[0].mean - ends[1].mean, math.hypot(ends[0].error, ends[1].error)
         verdict = "cannot be told"
-        if rare.epochs != common.epochs:
-            verdict += ", the lengths differ"
-        elif abs(change) > _quantile(ends) * error:
+        if abs(change) > _quantile(ends) * error:
             verdict = "held" if change > 0 else "the opposite"
         lines.append(
-            f"{own}'s gain in {title} over {REFERENCE} grows as rho falls ({_NAMES[rare.role]}): "
-            f"{number(metric, ends[0].mean, sign=True)} at rho {rare.cell.rho:g}, "
+            f"{own}'s gain in {title} over {REFERENCE} grows as rho falls ({_NAMES[rare.role]}, "
+            f"{rare.epochs} epochs): {number(metric, ends[0].mean, sign=True)} at rho {rare.cell.rho:g}, "
             f"{number(metric, ends[1].mean, sign=True)} at rho {common.cell.rho:g}, the change "
             f"{number(metric, change, sign=True)} with a standard error of {number(metric, error)}: "
             f"{verdict}."
@@ -103,8 +108,8 @@ def rivals_do_not_improve(results: Sequence[Result], metric: str, title: str) ->
                     verdict = "held on average, and it depends on the draw"
         text = " / ".join(found) if found else "none"
         lines.append(
-            f"Rivals do not improve on {REFERENCE} in {title} ({_NAMES[result.role]}, {result.cell}); those "
-            "whose interval leaves out zero, or whose draws differ: "
+            f"Rivals do not improve on {REFERENCE} in {title} ({_NAMES[result.role]}, {result.cell}, "
+            f"{result.epochs} epochs); those whose interval leaves out zero, or whose draws differ: "
             f"{text}: {verdict}."
         )
     return lines

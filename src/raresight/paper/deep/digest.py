@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .report_text import Column, cell_text, cell_title, method_words, number, printed_cells
 from .results import Result, Table
@@ -19,7 +19,7 @@ def digest(
     final: Sequence[Result],
     paper: Sequence[Result],
 ) -> list[str]:
-    """Lines of Markdown: a row for each cell and method.
+    """Lines of Markdown: a row for each cell, length and method.
 
     Args:
         printed: The paper's numbers.
@@ -35,20 +35,25 @@ def digest(
         *(f"the paper's setting: {paper_column.title}", "the paper", "apart"),
     )
     lines = [DIGEST_TITLE, "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    for cell in dict.fromkeys(result.cell for result in (*final, *paper)):
-        chosen = next((result for result in final if result.cell == cell), None)
-        fixed = next((result for result in paper if result.cell == cell), None)
-        # The task stands in the first of its rows alone.
-        task = " / ".join(dict.fromkeys(cell_title(one) for one in (chosen, fixed) if one))
-        for method in (chosen or fixed or final[0]).records:
+    for task, found in _by_task((*final, *paper)).items():
+        chosen, fixed = found.get("final"), found.get("paper")
+        for place, method in enumerate(next(iter(found.values())).records):
             first = "" if chosen is None else cell_text(chosen, method, column)
             rest = ["", "", ""] if fixed is None else _beside(printed, fixed, method, paper_column)
             words = method_words(chosen, method) if chosen else method
             # The paper's setting is trained on the first draw: this is what it can be compared with.
             alone = [_first_draw(chosen, method, column)] if has_draws else []
-            lines.append(f"| {' | '.join([task, words, first, *alone, *rest])} |")
-            task = ""
+            # The task stands in the first of its rows alone.
+            lines.append(f"| {' | '.join(['' if place else task, words, first, *alone, *rest])} |")
     return lines
+
+
+def _by_task(results: Iterable[Result]) -> dict[str, dict[str, Result]]:
+    """The results of each cell and length by role, in the order of the cells, the longest first."""
+    found: dict[str, dict[str, Result]] = {}
+    for result in sorted(results, key=lambda one: (one.experiment.cells.index(one.cell), -one.epochs)):
+        found.setdefault(cell_title(result), {})[result.role] = result
+    return found
 
 
 def _first_draw(result: Result | None, method: str, column: Column) -> str:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..output import COLOURS, figure_with_axes, save_figure, write_rows
+from ..output import write_rows
 from .digest import digest
 from .estimates import LEVEL
 from .experiments import EXPERIMENTS, Experiment
 from .journal import Record, journal_path, read_records
 from .methods import REFERENCE, candidates
 from .metrics import BINARY_METRICS, CLASS_METRICS
+from .pictures import draw_differences, draw_epochs
 from .report_text import (
     Column,
     cell_text,
@@ -99,7 +100,7 @@ def write_report(
 ) -> list[Path]:
     """Train what is missing, if `data` is given, and write what the journal has.
 
-    A cell is shown at the longest size at which it is complete; what is missing at `size` is told and written
+    A cell is shown at every length at which it is complete; what is missing at `size` is told and written
     down. `options` are those of `run_experiment`.
 
     Raises:
@@ -121,10 +122,13 @@ def write_report(
     text = markdown(report, final, paper, finished, missing)
     page = out / f"{stem}.md"
     page.write_text(text, encoding="utf-8")
+    # A net may rank well and yet give probabilities that are far too sure.
+    curves = {report.drawn: report.drawn_title, "brier_linked": "Brier score after the link"}
     return [
         write_rows(out / f"{stem}.csv", number_rows(report, [*final, *paper])),
         page,
-        *draw(report, final, paper, out / stem),
+        *draw_differences([*final, *paper], report.drawn, report.drawn_title, out / stem),
+        *draw_epochs([*final, *paper], curves, out / f"{stem}-epochs"),
     ]
 
 
@@ -242,11 +246,11 @@ def _tries_words(final: Sequence[Result]) -> str:
             for parameters in candidates(method, setup.dataset, cell.task, cell.rho, count):
                 tried.setdefault(method, {})[parameter_words(parameters)] = None
     listed = "; ".join(f"{method} {', '.join(words)}" for method, words in tried.items() if any(words))
-    most = max(result.setup.size.candidates for result in final)
+    counts = " or ".join(map(str, sorted({result.setup.size.candidates for result in final})))
     rates = ", ".join(f"{lr:g}" for lr in DATASETS[final[0].setup.dataset].lrs)
     return (
-        f"Every loss with parameters had {most} settings a cell, each with the rates {rates}; over all cells "
-        f"{listed}."
+        f"Every loss with parameters had {counts} settings a cell, each with the rates {rates}; over all "
+        f"cells {listed}."
     )
 
 
@@ -345,42 +349,6 @@ def _paper_table(report: Report, result: Result) -> list[str]:
                 )
         lines.append(f"| {method_words(result, method)} | {result.setting(method)} | {' | '.join(cells)} |")
     return lines
-
-
-def draw(report: Report, final: Sequence[Result], paper: Sequence[Result], path: Path) -> list[Path]:
-    """Differences to CE+LA with their intervals: a panel a cell, chosen settings and the paper's."""
-    cells = list(dict.fromkeys(result.cell for result in (*final, *paper)))
-    figure, axes = figure_with_axes(len(cells), width=4.2 * len(cells) + 1.5, height=4.8)
-    scale = 1.0 if "brier" in report.drawn else 100.0
-    for ax, cell in zip(axes, cells, strict=True):
-        shown = [(result, shift) for results, shift in ((final, -0.12), (paper, 0.12)) for result in results]
-        for result, shift in shown:
-            if result.cell != cell:
-                continue
-            methods = [method for method in result.records if method != REFERENCE]
-            gaps = [result.difference(method, REFERENCE, report.drawn, "last") for method in methods]
-            means = [gap.mean * scale for gap in gaps]
-            reach = [[(g.mean - g.low) * scale for g in gaps], [(g.high - g.mean) * scale for g in gaps]]
-            ax.errorbar(
-                means,
-                [place + shift for place in range(len(methods))],
-                xerr=reach,
-                fmt="o",
-                color=COLOURS[1 if shift < 0 else 2],
-                label=f"{settings_name(result.role)}, {result.epochs} epochs",
-                capsize=2,
-            )
-            ax.set_yticks(range(len(methods)), methods)
-        ax.axvline(0, color=COLOURS[0], linewidth=0.8)
-        ax.invert_yaxis()
-        ax.set_title(str(cell))
-        unit = "" if scale == 1 else ", points"
-        ax.set_xlabel(f"{report.drawn_title}\nminus that of {REFERENCE}{unit}")
-    handles = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels())}
-    figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9
-    )
-    return save_figure(figure, path)
 
 
 def _or_empty(value: float | None) -> Any:

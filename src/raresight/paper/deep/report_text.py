@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .choice import Chosen
 from .estimates import Estimate
+from .experiments import PAPER_EPOCHS
 from .methods import REFERENCE
 from .metrics import is_better
 from .printed import Printed
@@ -21,6 +22,7 @@ __all__ = [
     "claim_verdict",
     "draws_words",
     "epochs_words",
+    "length_words",
     "method_words",
     "number",
     "printed_cells",
@@ -107,16 +109,28 @@ def method_words(result: Result, method: str) -> str:
 
 
 def cell_title(result: Result) -> str:
-    length = "full length" if result.epochs == 250 else f"shortened, {result.epochs} of 250 epochs"
-    return f"{result.cell} ({length})"
+    return f"{result.cell} ({length_words(result)})"
+
+
+def length_words(result: Result) -> str:
+    if result.epochs == PAPER_EPOCHS:
+        return "full length"
+    return f"shortened, {result.epochs} of {PAPER_EPOCHS} epochs"
 
 
 def epochs_words(results: Sequence[Result]) -> str:
     """After which epochs the nets of each length were judged."""
-    judged = dict.fromkeys(map(_judged_epochs, results))
-    if list(judged) == [_EVERY]:
+    judged: dict[int, dict[str, None]] = {}
+    for result in results:
+        judged.setdefault(result.epochs, {})[_judged_epochs(result)] = None
+    if all(list(words) == [_EVERY] for words in judged.values()):
         return f"Nets are judged after {_EVERY}."
-    return f"Nets are judged after {'; of others after '.join(judged)}: a best epoch is the best of these."
+    parts = [
+        f"nets{f' of {epochs} epochs' if len(judged) > 1 else ''} are judged after "
+        f"{'; of others after '.join(words)}"
+        for epochs, words in judged.items()
+    ]
+    return f"N{'; '.join(parts)[1:]}: a best epoch is the best of these."
 
 
 def _judged_epochs(result: Result) -> str:

@@ -118,15 +118,19 @@ def value_at(record: Record, metric: str, when: str, choose_by: str) -> float | 
 def find_results(
     experiment: Experiment, setup: Setup, finished: Mapping[str, Record], role: str
 ) -> list[Result]:
-    """For each cell the longest size at which every training of the role is finished, if there is one.
+    """For each cell every length at which all trainings of the role are finished, the longest first.
 
     The size of `setup` is tried beside the named ones.
     """
-    found = []
+    found: list[Result] = []
     for cell in experiment.cells:
         for size in _longest_first(setup.size):
             sized = replace(setup, size=size)
             trials = cell_trials(experiment, cell, sized, finished).get(role, [])
+            if any(
+                other.cell == cell and other.setup.size.final_epochs == size.final_epochs for other in found
+            ):
+                continue
             if trials and all(trial.key in finished for trial in trials):
                 methods = [method for method in METHODS if any(trial.method == method for trial in trials)]
                 records = {
@@ -134,7 +138,6 @@ def find_results(
                     for method in methods
                 }
                 found.append(Result(experiment, sized, cell, role, records))
-                break
     return found
 
 

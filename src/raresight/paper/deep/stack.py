@@ -20,6 +20,7 @@ from ...nn import ImageRows, Recipe, Replicas
 from ...nn.checkpoint import TrainingFolder, held_folder
 from ...nn.course import Course, underway
 from ...nn.nets import resnet_cifar
+from .experiments import PAPER_EPOCHS
 from .images import TaskRows
 from .journal import Record
 from .methods import build_loss, is_cosine
@@ -31,7 +32,7 @@ from .settings import Trial
 __all__ = ["CHECKPOINT_SECONDS", "judge", "recipe_of", "remove_folder", "train_stack"]
 
 # The paper's schedule, of 250 epochs: shorter trainings have the same shares.
-_EPOCHS, _WARMUP, _DECAYS = 250, 10, (160, 180)
+_WARMUP, _DECAYS = 10, (160, 180)
 # What a killed training loses at most; a checkpoint of 48 nets takes about a second.
 CHECKPOINT_SECONDS = 60.0
 
@@ -46,7 +47,7 @@ def recipe_of(trials: Sequence[Trial], precision: str = "float32") -> Recipe:
         (1.0, (16, 18), 16)
     """
     epochs = trials[0].epochs
-    scale = epochs / _EPOCHS
+    scale = epochs / PAPER_EPOCHS
     decays = tuple(round(start * scale) for start in _DECAYS)
     return Recipe.images(
         epochs=epochs,

@@ -1,0 +1,101 @@
+"""Figures of an experiment: differences to adjusted cross entropy, and how nets fare as they train."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..output import COLOURS, figure_with_axes, save_figure
+from .claims import OURS
+from .experiments import PAPER_EPOCHS
+from .methods import REFERENCE
+from .report_text import settings_name
+from .results import Result
+
+__all__ = ["draw_differences", "draw_epochs"]
+
+
+def draw_differences(results: Sequence[Result], metric: str, title: str, path: Path) -> list[Path]:
+    """Differences to CE+LA in the last epoch with intervals: a panel a cell, a colour a length and role."""
+    cells = list(dict.fromkeys(result.cell for result in results))
+    ordered = sorted(results, key=lambda one: (one.role, -one.epochs))
+    labels = list(dict.fromkeys(map(_series, ordered)))
+    apart = min(0.24, 0.8 / len(labels))
+    figure, axes = figure_with_axes(len(cells), width=4.2 * len(cells) + 1.5, height=4.8)
+    scale = _scale(metric)
+    for ax, cell in zip(axes, cells, strict=True):
+        for result in [result for result in ordered if result.cell == cell]:
+            series = labels.index(_series(result))
+            shift = apart * (series - (len(labels) - 1) / 2)
+            methods = [method for method in result.records if method != REFERENCE]
+            gaps = [result.difference(method, REFERENCE, metric, "last") for method in methods]
+            means = [gap.mean * scale for gap in gaps]
+            reach = [[(g.mean - g.low) * scale for g in gaps], [(g.high - g.mean) * scale for g in gaps]]
+            ax.errorbar(
+                means,
+                [place + shift for place in range(len(methods))],
+                xerr=reach,
+                fmt="o",
+                color=COLOURS[1 + series % (len(COLOURS) - 1)],
+                label=labels[series],
+                capsize=2,
+            )
+            ax.set_yticks(range(len(methods)), methods)
+        ax.axvline(0, color=COLOURS[0], linewidth=0.8)
+        ax.invert_yaxis()
+        ax.set_title(str(cell))
+        unit = "" if scale == 1 else ", points"
+        ax.set_xlabel(f"{title}, last epoch,\nminus that of {REFERENCE}{unit}")
+    _legend(figure, axes, "outside lower center")
+    return save_figure(figure, path)
+
+
+def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Path) -> list[Path]:
+    """Metrics, by titles, on the test set after each epoch of full-length results, means over trainings.
+
+    Nothing is drawn where there is none: the shortened ones are over before their order settles.
+    """
+    panels = [(result, metric) for result in results if result.epochs == PAPER_EPOCHS for metric in metrics]
+    if not panels:
+        return []
+    figure, axes = figure_with_axes(len(panels), width=5.6 * len(panels) + 1.5, height=4.8)
+    for ax, (result, metric) in zip(axes, panels, strict=True):
+        scale, shown = _scale(metric), []
+        for place, (method, records) in enumerate(result.records.items()):
+            whole = [record["curve"] for record in records if record["frozen"] is None]
+            if not whole:
+                continue
+            columns = zip(*(curve[f"test_{metric}"] for curve in whole), strict=True)
+            means = [scale * sum(values) / len(values) for values in columns]
+            ax.plot(
+                whole[0]["epoch"],
+                means,
+                color=COLOURS[place % len(COLOURS)],
+                linestyle="-" if place < len(COLOURS) else "--",
+                linewidth=1.8 if method in OURS else 1.0,
+                label=method,
+            )
+            shown += means[len(means) // 25 :]
+        # The first epochs, far off, would press all that follows into one line.
+        room = 0.05 * (max(shown) - min(shown))
+        ax.set_ylim(min(shown) - room, max(shown) + room)
+        ax.set_title(f"{result.cell}, {settings_name(result.role)}")
+        ax.set_xlabel("epoch")
+        ax.set_ylabel(f"{metrics[metric]} on the test set{'' if scale == 1 else ', %'}")
+    _legend(figure, axes, "outside right center")
+    return save_figure(figure, path)
+
+
+def _series(result: Result) -> str:
+    return f"{settings_name(result.role)}, {result.epochs} epochs"
+
+
+def _scale(metric: str) -> float:
+    return 1.0 if "brier" in metric else 100.0
+
+
+def _legend(figure: Any, axes: Sequence[Any], where: str) -> None:
+    handles = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels())}
+    columns = 1 if "right" in where else len(handles)
+    figure.legend(handles.values(), handles, loc=where, ncols=columns, frameon=False, fontsize=9)
