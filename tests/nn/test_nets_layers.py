@@ -162,9 +162,16 @@ def test_bfloat16_is_normalised_in_float32():
     assert layer.running_mean.dtype == torch.float32
 
 
-@pytest.mark.parametrize(("rows", "sizes"), [(12, [4, 4, 4]), (10, [4, 3, 3]), (5, [3, 2]), (4, [4])])
-def test_ghost_batches_are_normalised_apart(rows, sizes):
-    layer = prepared(GhostBatchNorm(K, C, ghost_batch=4, momentum=1.0))
+@pytest.mark.parametrize(
+    ("ghost_batch", "rows", "sizes"),
+    [
+        *((4, 12, [4, 4, 4]), (4, 10, [4, 3, 3]), (4, 5, [3, 2]), (4, 4, [4])),
+        # One row alone has no variance: it joins another part.
+        *((2, 7, [3, 2, 2]), (2, 3, [3]), (2, 6, [2, 2, 2])),
+    ],
+)
+def test_ghost_batches_are_normalised_apart(ghost_batch, rows, sizes):
+    layer = prepared(GhostBatchNorm(K, C, ghost_batch=ghost_batch, momentum=1.0))
     x = random(K, rows, C) + torch.arange(rows)[:, None]
     out = layer(x)
     for k in range(K):

@@ -292,6 +292,8 @@ class ImageBatchNorm(BatchNorm):
 class GhostBatchNorm(BatchNorm):
     """Batch norm within parts of at most `ghost_batch` rows, as equal as can be: (K, N, C).
 
+    No part has one row only, which has no variance: with parts of two, one of an odd batch has three.
+
     The running statistics move once a batch, towards the mean of its parts'. See Hoffer et al., "Train
     longer, generalize better" (2017).
     """
@@ -302,8 +304,8 @@ class GhostBatchNorm(BatchNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         replicas, rows, features = x.shape
-        parts = -(-rows // self.ghost_batch)
-        if not self.training or parts == 1:
+        parts = min(-(-rows // self.ghost_batch), rows // 2)
+        if not self.training or parts <= 1:
             return super().forward(x)
         # The first `longer` parts have one row more than the others; parts of one size are done together.
         size, longer = divmod(rows, parts)
