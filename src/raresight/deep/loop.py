@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..nn import Recipe, Replicas, TableRows
+from ..nn.best import BestWeights
 from ..nn.course import underway
 
 __all__ = ["Judge", "Trained", "train_nets"]
@@ -64,13 +64,15 @@ def train_nets(
         patience: Training ends when no replica has become better for so many epochs.
     """
     rows = TableRows(inputs, codes, weights).to(replicas.device, replicas.dtype)
-    best = _Best(replicas)
+    # Of equal epochs the later one: a ranking is often perfect long before the probabilities are right.
+    best, merits = BestWeights(replicas, later_of_equals=True), []
     with underway(replicas, rows, recipe) as course:
         while not course.is_done:
             frozen = course.step.frozen.cpu().numpy().copy()
             course.run_epoch()
             if judge is not None:
-                best.note(judge(replicas, frozen), course.epoch)
+                merits.append(judge(replicas, frozen))
+                best.note(torch.from_numpy(merits[-1]), course.epoch)
                 if course.epoch - max(best.epochs) >= patience:
                     break
     failures = tuple(
@@ -81,34 +83,4 @@ def train_nets(
     if judge is None:
         return Trained(course.epoch, (course.epoch,) * len(replicas), None, failures)
     best.restore()
-    return Trained(course.epoch, tuple(best.epochs), np.array(best.merits), failures)
-
-
-class _Best:
-    """The weights of each replica's best epoch so far; those it started with count as epoch 0."""
-
-    def __init__(self, replicas: Replicas) -> None:
-        self._state = replicas.net.state_dict()
-        self._kept = {name: stack.clone() for name, stack in self._state.items()}
-        self._best = np.full(len(replicas), -np.inf)
-        self.epochs = [0] * len(replicas)
-        self.merits: list[Floats] = []
-
-    def note(self, merits: Floats, epoch: int) -> None:
-        self.merits.append(merits)
-        # Of equal epochs the later one: a ranking is often perfect long before the probabilities are right.
-        better = merits >= self._best  # never where a merit is NaN
-        self._best = np.where(better, merits, self._best)
-        places = np.flatnonzero(better).tolist()
-        if not places:
-            return
-        for name, stack in self._state.items():
-            self._kept[name][places] = stack[places]
-        for place in places:
-            self.epochs[place] = epoch
-
-    @torch.no_grad()
-    def restore(self) -> None:
-        stack: Tensor
-        for name, stack in self._state.items():
-            stack.copy_(self._kept[name])
+    return Trained(course.epoch, best.epochs, np.array(merits), failures)

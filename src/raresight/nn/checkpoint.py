@@ -22,10 +22,14 @@ from torch import Tensor
 
 from .safe_files import UNFINISHED, read_tensors, write_json, write_tensors
 
-__all__ = ["Checkpoint", "TrainingFolder", "current_state", "differences", "held_folder"]
+__all__ = ["BEST", "OURS", "Checkpoint", "TrainingFolder", "current_state", "differences", "held_folder"]
 
 FORMAT = "raresight.training"
 FORMAT_VERSION = 1
+OURS = "training/"
+"""Before the names of what a state holds beside the stacks of the net, whose own names have no slash."""
+BEST = "best/"
+"""After that, before the names of the stacks as they were in each replica's best epoch."""
 _POINTER = "training.json"
 _JOURNAL = "journal.jsonl"
 

@@ -15,16 +15,13 @@ import torch
 from torch import Tensor
 
 from .batches import RowSource
-from .checkpoint import Checkpoint, TrainingFolder
+from .checkpoint import OURS, Checkpoint, TrainingFolder
 from .journal import Journal
 from .recipe import Recipe
 from .replicas import Replicas
 from .step import REASONS, TrainingStep
 
 __all__ = ["Course", "Failure", "deterministic", "underway"]
-
-# What the file of a checkpoint holds beside the stacks of the net, whose names have no slash.
-_OURS = "training/"
 
 
 @dataclass(frozen=True)
@@ -95,6 +92,8 @@ class Course:
         if checkpoint.tensors is None and recipe.start_at_prior:
             _start_at_prior(replicas, rows.class_shares(outputs))
         self.step = TrainingStep(replicas, rows, recipe, rows.class_counts(outputs))
+        self._also: dict[str, Tensor] = {}
+        self._read = checkpoint.tensors or {}
         if checkpoint.tensors is not None:
             self._restore(checkpoint.tensors)
         self.epoch, self.seconds = checkpoint.epoch, checkpoint.seconds
@@ -127,6 +126,15 @@ class Course:
                 found[k] = Failure(REASONS[reason], epoch + 1, step + 1)
         return found
 
+    @torch.no_grad()
+    def also_keep(self, tensors: Mapping[str, Tensor]) -> None:
+        """Have checkpoints hold these, too; a course that goes on fills them in as they were."""
+        if not self.is_new:
+            for name, tensor in tensors.items():
+                tensor.copy_(self._read[f"{OURS}{name}"])
+        self._read = {}
+        self._also.update(tensors)
+
     def note(self, results: Sequence[dict[str, Any]]) -> None:
         """Add results to the history, and to the journal of the folder."""
         self.history += results
@@ -137,7 +145,7 @@ class Course:
         """Make where it stands the checkpoint of the folder; nothing where there is none."""
         if self._place is None or self._journal is None:
             return
-        own = {f"{_OURS}{name}": tensor for name, tensor in self._own_tensors().items()}
+        own = {f"{OURS}{name}": tensor for name, tensor in self._own_tensors().items()}
         tensors = {**self._replicas.net.state_dict(), **own}
         checkpoint = Checkpoint(self.epoch, tensors, self._journal.sync(), self.seconds)
         self._place.save(checkpoint, metadata)
@@ -151,14 +159,15 @@ class Course:
         """What a training has beside the stacks of the net."""
         step = self.step
         slots = {f"optimiser_{name}": slot for name, slot in step.optimiser.slots.items()}
-        return {**slots, "frozen": step.frozen, "frozen_at": step.frozen_at, "reason": step.reason}
+        guards = {"frozen": step.frozen, "frozen_at": step.frozen_at, "reason": step.reason}
+        return {**slots, **guards, **self._also}
 
     @torch.no_grad()
     def _restore(self, tensors: Mapping[str, Tensor]) -> None:
         for name, stack in self._replicas.net.state_dict().items():
             stack.copy_(tensors[name])
         for name, tensor in self._own_tensors().items():
-            tensor.copy_(tensors[f"{_OURS}{name}"])
+            tensor.copy_(tensors[f"{OURS}{name}"])
         self.step.optimiser.reread()
 
 

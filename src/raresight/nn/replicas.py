@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..losses import ClassWeighted, Loss, parse
 from .batches import RowSource
-from .checkpoint import current_state, differences
+from .checkpoint import BEST, OURS, current_state, differences
 from .loss_table import LossTable
 from .nets import ReplicaNet
 from .nets.layers import checked_seeds
@@ -162,9 +162,10 @@ class Replicas:
         found: dict[str, Any] = json.loads(json.dumps(described, allow_nan=False))
         return found
 
-    def metadata(self) -> dict[str, str]:
-        """What a file with the weights says of them, for `load_weights`."""
-        return {_METADATA: json.dumps({**self.description(), "class_weights": self._class_weights})}
+    def metadata(self, class_weights: Tensor | None = None) -> dict[str, str]:
+        """What a file with the weights says of them, for `load_weights`: by default, as they are now."""
+        weights = self._class_weights if class_weights is None else class_weights.tolist()
+        return {_METADATA: json.dumps({**self.description(), "class_weights": weights})}
 
     def replica(self, k: int) -> ReplicaNet:
         """A copy of replica k as a net alone."""
@@ -210,6 +211,7 @@ class Replicas:
     def load_weights(self, path: str | os.PathLike[str]) -> Self:
         """Take over the weights of a file that `save` wrote, or of the folder of a training; returns itself.
 
+        Of a training with `keep="best"` they are of the best epochs so far, else of the last checkpoint.
         Net, losses and seeds must be those of these replicas; the class weights are taken over, too. Losses
         are compared by their texts, and so those made of a function by their names.
         """
@@ -223,8 +225,8 @@ class Replicas:
         different = differences(described, self.description())
         if different:
             raise ValueError(f"{file} holds other replicas: {'; '.join(different)}")
-        tensors = read_tensors(file)
-        state = self.net.state_dict()
+        tensors, state = read_tensors(file), self.net.state_dict()
+        tensors |= {name: tensors[best] for name in state if (best := f"{OURS}{BEST}{name}") in tensors}
         for name, stack in state.items():
             if name not in tensors or tensors[name].shape != stack.shape:
                 found = tuple(tensors[name].shape) if name in tensors else "missing"

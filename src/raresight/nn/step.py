@@ -115,20 +115,22 @@ class TrainingStep:
         self.reason.masked_fill_(fresh, REASONS.index("scores"))
         self.frozen.logical_or_(fresh)
 
-    def class_weights(self, epoch: int) -> Tensor | None:
-        """The class weights (K, classes) of each replica's last step, once `epoch` (from 0) is done.
+    def class_weights(self, epochs: Sequence[int]) -> Tensor | None:
+        """The class weights (K, classes) of each replica in an epoch of its own, from 0.
 
-        A replica that is frozen has those of the step that moved it last, and one where none did. None where
-        no replica is reweighted at all.
+        They are 1 before the first. None where no replica is reweighted at all.
         """
         if not any(self._deferred):
             return None
-        weights = class_weights(self._recipe, self._deferred, self._class_counts, epoch)
-        for k, at in enumerate(self.frozen_at.tolist()):
-            if at >= 0:
-                moved = (at - 1) // self.steps
-                weights[k] = class_weights(self._recipe, self._deferred, self._class_counts, moved)[k]
-        return weights
+        rows = [
+            class_weights(self._recipe, self._deferred, self._class_counts, epoch)[k]
+            for k, epoch in enumerate(epochs)
+        ]
+        return torch.stack(rows)
+
+    def last_moved(self, epoch: int) -> list[int]:
+        """The epoch (from 0) in which each replica moved last, once `epoch` is done; -1 if it never did."""
+        return [epoch if at < 0 else (at - 1) // self.steps for at in self.frozen_at.tolist()]
 
     def _draws(self, epoch: int) -> Any:
         return draw_epoch(self._source, self._seeds, epoch, self._recipe.batch, augment=self._recipe.augment)

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..losses import Loss, parse
 from .batches import RowSource, as_source
+from .best import BestWeights
 from .checkpoint import TrainingFolder, held_folder
 from .course import Course, underway
 from .evaluation import check_evaluation, default_metric, evaluate_replicas
@@ -38,6 +40,7 @@ def train(
     folder: str | os.PathLike[str] | None = None,
     resume: bool = True,
     checkpoint_every: int = 1,
+    keep: str = "last",
     device: torch.device | str | None = None,
     progress: bool = True,
 ) -> Training:
@@ -72,6 +75,9 @@ def train(
             apart on the disk and need to be trained without a folder.
         resume: With False a folder that holds a training is refused.
         checkpoint_every: Epochs between checkpoints; the last epoch always has one.
+        keep: Which weights the replicas end with, "last" or "best": those of its own best epoch for each, the
+            epoch of its row in `Training.best`, or those it began with where there is none. A training that
+            goes further goes on from the last ones all the same.
         device: Where; by default where the replicas are.
         progress: Whether to show how it goes, on stderr.
 
@@ -94,6 +100,10 @@ def train(
         ([5, 5], True)
     """
     _check_arguments(replicas, recipe, checkpoint_every)
+    if keep not in ("last", "best"):
+        raise ValueError(f"keep must be 'last' or 'best', but is {keep!r}")
+    if keep == "best" and evaluation is None:
+        raise ValueError("keep='best' needs evaluation, rows by which the best epoch is found")
     rows = as_source(data, "data")
     judged = None if evaluation is None else as_source(evaluation, "evaluation")
     outputs = replicas.net.outputs
@@ -112,13 +122,16 @@ def train(
         place = None
         if folder is not None:
             held.enter_context(held_folder(Path(folder)))
-            place = TrainingFolder(Path(folder), _identity(replicas, rows, judged, recipe))
+            place = TrainingFolder(Path(folder), _identity(replicas, rows, judged, recipe, keep))
         dtype = torch.float64 if recipe.precision == "float64" else torch.float32
         replicas.to(replicas.device if device is None else device, dtype)
         rows = rows.to(replicas.device, dtype)
         judged = None if judged is None else judged.to(replicas.device, dtype)
         course = held.enter_context(underway(replicas, rows, recipe, place=place, resume=resume))
-        run = _Run(replicas, judged, recipe, best_by, course)
+        best = BestWeights(replicas, later_of_equals=False) if keep == "best" else None
+        if best is not None:
+            course.also_keep(best.tensors())
+        run = _Run(replicas, judged, recipe, best_by, course, best)
         run.go(held.enter_context(shown(progress)), checkpoint_every)
         return run.result()
 
@@ -133,9 +146,10 @@ class _Run:
         recipe: Recipe,
         best_by: str | None,
         course: Course,
+        best: BestWeights | None,
     ) -> None:
         self._replicas, self._judged, self._recipe, self._best_by = replicas, judged, recipe, best_by
-        self._course = course
+        self._course, self._best = course, best
         self._reports = self._frozen_reports()
         self._newest: list[Row] = []
         if course.epoch:
@@ -146,7 +160,7 @@ class _Run:
         course = self._course
         if course.is_new:
             # The weights of before the first step: who resumes may bring others, such as half-trained ones.
-            course.save(self._replicas.metadata())
+            self._save()
         here, first = 0.0, course.epoch
         while not course.is_done:
             begun = time.monotonic()
@@ -155,10 +169,14 @@ class _Run:
             here += took
             course.seconds += took
             if course.epoch % checkpoint_every == 0 or course.is_done:
-                course.save(self._replicas.metadata())
+                self._save()
             listener(self._moment(here / (course.epoch - first), news))
 
     def result(self) -> Training:
+        """What became of it; the replicas have the weights that are to be kept."""
+        if self._best is not None:
+            self._best.restore()
+            self._replicas.class_weights = self._best_class_weights()
         history, seconds = tuple(self._course.history), self._course.seconds
         return Training(self._replicas.names, history, dict(self._reports), self._best_by, seconds)
 
@@ -177,12 +195,30 @@ class _Run:
         rows = self._rows(metrics, time.monotonic() - begun)
         if metrics[0]:
             self._newest = rows
+            if self._best is not None:
+                self._best.note(self._merits(rows), course.epoch)
         course.note(rows)
         return news
 
+    def _merits(self, rows: Sequence[Row]) -> Tensor:
+        """What chooses the best epoch, NaN for a replica that is frozen: as in `Training.best`."""
+        merits = [None if row["frozen"] else row[str(self._best_by)] for row in rows]
+        return torch.tensor([math.nan if merit is None else merit for merit in merits], dtype=torch.float64)
+
+    def _save(self) -> None:
+        weights = None if self._best is None else self._best_class_weights()
+        self._course.save(self._replicas.metadata(weights))
+
+    def _best_class_weights(self) -> Tensor | None:
+        """Those under which the weights of the best epochs were trained."""
+        if self._best is None:
+            return None
+        return self._course.step.class_weights([epoch - 1 for epoch in self._best.epochs])
+
     def _note_class_weights(self) -> None:
         """Tell the replicas under which class weights they were trained last: their links undo them."""
-        self._replicas.class_weights = self._course.step.class_weights(self._course.epoch - 1)
+        step = self._course.step
+        self._replicas.class_weights = step.class_weights(step.last_moved(self._course.epoch - 1))
 
     def _rows(self, metrics: Sequence[Mapping[str, float]], seconds: float) -> list[Row]:
         step, epoch, count = self._course.step, self._course.epoch, len(self._replicas)
@@ -286,7 +322,7 @@ def _unreached(recipe: Recipe, losses: Sequence[Loss]) -> list[str]:
 
 
 def _identity(
-    replicas: Replicas, rows: RowSource, judged: RowSource | None, recipe: Recipe
+    replicas: Replicas, rows: RowSource, judged: RowSource | None, recipe: Recipe, keep: str
 ) -> dict[str, Any]:
     """What decides the weights and the results, in plain values."""
     described = replicas.description()
@@ -297,6 +333,8 @@ def _identity(
         "recipe": recipe.to_dict(),
         "data": rows.fingerprint(),
         "evaluation": None if judged is None else judged.fingerprint(),
+        # Folders of before there was a choice do not name it.
+        **({} if keep == "last" else {"keep": keep}),
     }
 
 
