@@ -11,12 +11,13 @@ from dataclasses import replace
 import pytest
 from scipy.stats import t
 
+from deep_records import LUCK, record
 from raresight.paper import reproduce
 from raresight.paper.deep.claims import beats_every_rival, gain_grows, rivals_do_not_improve
 from raresight.paper.deep.estimates import estimate, paired, standard_errors_apart
 from raresight.paper.deep.experiments import EXPERIMENTS, ablation_trials, cell_trials
 from raresight.paper.deep.journal import add_records, journal_path, read_records
-from raresight.paper.deep.metrics import BINARY_METRICS, CLASS_METRICS
+from raresight.paper.deep.metrics import BINARY_METRICS
 from raresight.paper.deep.printed import BRIER, MINORITY, TABLE2, TABLE4
 from raresight.paper.deep.report_text import claim_verdict, draws_words, epochs_words
 from raresight.paper.deep.results import Result, chosen_settings, find_results, missing_lines
@@ -24,35 +25,6 @@ from raresight.paper.deep.settings import SIZES, Setup
 from tiny_cifar import write_tiny_cifar10
 
 SHORT = Setup()
-# What a method adds to the AUC of cross entropy, and the luck of draw and seed, the same for all methods.
-GAIN = {"CE": -0.01, "TBL": 0.02, "TBL+LA": 0.03, "VS": 0.01}
-LUCK = {(0, 0): 0.0, (0, 1): 0.01, (0, 2): -0.01, (1, 0): 0.1, (1, 1): 0.13, (1, 2): 0.1}
-
-
-def record(trial, base):
-    """Three epochs, of which the second is best on validation rows and the first on the test set."""
-    names = CLASS_METRICS if trial.task in ("exponential", "step") else BINARY_METRICS
-    value = base + GAIN.get(trial.method, 0.0) + LUCK.get((trial.draw, trial.seed), 0.0)
-    if trial.method == "TBL+LA":
-        # Its own luck, too, so that its interval has a width.
-        value += {0: 0.003, 1: 0.0, 2: -0.003}.get(trial.seed, 0.0)
-    if trial.role == "search":
-        # The largest rate is best on validation rows, the smallest on the test set.
-        curve = {f"validation_{name}": [value + trial.lr] for name in names}
-        curve |= {f"test_{name}": [value - trial.lr] for name in names}
-    else:
-        sign = {name: -1 if "brier" in name else 1 for name in names}
-        curve = {
-            f"test_{name}": [value + 0.02 * sign[name], value + 0.01 * sign[name], value] for name in names
-        }
-        if trial.held_out:
-            curve |= {f"validation_{name}": [value, value + 0.01 * sign[name], value] for name in names}
-    curve["epoch"] = list(range(1, len(next(iter(curve.values()))) + 1))
-    # The gradients of LDAM meet the limit.
-    curve["gradient_norm_max"] = [7.0 if trial.method == "LDAM-DRW" else 3.0] * len(curve["epoch"])
-    facts = {"device": "H200", "precision": "bf16", "clip": 5.0, "frozen": None, "class_counts": [9, 1]}
-    facts |= {"versions": {"torch": "2.11", "raresight": "0.1"}, "date": "2026-11-16"}
-    return {"trial": trial.to_dict(), "curve": curve, **facts}
 
 
 def write_journal(folder, name, setup=SHORT, *, base=0.7, leave_out=lambda trial: False):
@@ -296,6 +268,25 @@ def test_a_cell_is_shown_at_every_length_it_has(tmp_path):
     assert "missing: halves, rho 0.1: 126 of 126 search trainings of 50 epochs" in told
 
 
+def test_a_longer_size_that_is_begun_is_listed(tmp_path):
+    write_journal(tmp_path, "table2")
+    full = replace(SHORT, size=SIZES["full"])
+
+    def is_lost(trial):
+        is_wanted = trial.role == "paper" and trial.rho == 0.01
+        return not is_wanted or (trial.method == "VS" and trial.seed == 2)
+
+    write_journal(tmp_path, "table2", full, leave_out=is_lost)
+    old = tmp_path / "table2-cifar10-epochs.png"
+    old.write_bytes(b"of other results")
+    paths = reproduce("table2", tmp_path, tell=(told := []).append)
+    line = "halves, rho 0.01: 1 of 27 paper trainings of 250 epochs"
+    assert told == [f"missing: {line}"]
+    assert f"Not trained yet:\n\n* {line}" in paths[1].read_text()
+    assert "full length" not in paths[1].read_text()
+    assert not old.exists()
+
+
 def test_what_is_missing_is_listed(tmp_path):
     with pytest.raises(
         ValueError, match=r"table4 has no complete cell yet; missing are exponential, rho 0\.01: 45 of 45"
@@ -370,8 +361,12 @@ def test_the_choice_of_c(tmp_path):
     for trial in ablation_trials(experiment, experiment.cells[0], SHORT):
         # The parabola has its top at C = 0.5.
         value = 0.8 - 0.1 * (dict(trial.parameters)["C"] - 0.5) ** 2 + LUCK[trial.draw, trial.seed]
-        curve = {"epoch": [10, 21]} | {f"test_{name}": [value + 0.01, value] for name in BINARY_METRICS}
-        records.append({"trial": trial.to_dict(), "curve": curve, "frozen": None})
+        curve = {
+            "epoch": [10, 21],
+            "gradient_norm_max": [7.0 if dict(trial.parameters)["C"] < 0.4 else 3.0, 2.0],
+        }
+        curve |= {f"test_{name}": [value + 0.01, value] for name in BINARY_METRICS}
+        records.append({**record(trial, 0.8), "curve": curve})
     add_records(journal_path(tmp_path / "deep", "ablation-c", "cifar10"), records)
     paths = reproduce("ablation-c", tmp_path)
     assert [path.name for path in paths] == [
@@ -386,6 +381,18 @@ def test_the_choice_of_c(tmp_path):
     )
     assert text.count("\n| 0.75 |") == 4
     assert "Nets are judged after epochs 10, 21: a best epoch is the best of these." in text
+    assert "Trained on H200, bf16, draws 0 1, seeds 0 1 2. Gradient norms are clipped at 5," in text
+    ends = {
+        line.split(" | ")[0]: line.split(" | ")[-2:] for line in text.splitlines() if line.startswith("| 0.")
+    }
+    assert ends["| 0.3"] == ["6 of 6", "7 |"]
+    assert ends["| 0.5"] == ["0 of 6", "3 |"]
+    assert (row["draws"], row["device"], row["alpha"], row["trainings_clipped"]) == (
+        "0 1",
+        "H200",
+        "0.8",
+        "6",
+    )
 
 
 def test_the_choice_of_c_at_two_lengths(tmp_path):
@@ -436,7 +443,7 @@ def test_nothing_is_trained_twice_by_the_command(tmp_path):
     assert shown.stdout.split()[0].endswith("table2-cifar10.csv")
     refused = CliRunner().invoke(app, ["paper", "table1", "--plan"])
     assert "only table2, table4, ablation-c, minority, brier have a plan" in str(refused.exception)
-    with pytest.raises(ValueError, match="deer-horse is about the deer and horses of cifar10"):
+    with pytest.raises(ValueError, match="brier is about the deer and horses of cifar10"):
         reproduce("brier", tmp_path, dataset="cifar100")
 
 

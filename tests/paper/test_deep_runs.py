@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import deep_job
+from deep_records import record as known_record
 from raresight.data.images import read_cifar10
 from raresight.data.imbalance import exponential, halves
 from raresight.paper.deep import runs
@@ -182,7 +183,7 @@ def test_only_what_is_asked_for_and_unfinished_stacks_first(data, tmp_path):
     (folder / "trials.json").write_text(json.dumps([trial.to_dict() for trial in trials[-2:]]))
     # All but six are finished.
     journal = journal_path(tmp_path, "table2", "cifar10")
-    add_records(journal, [{"trial": trial.to_dict()} for trial in trials[:-6]])
+    add_records(journal, [known_record(trial, 0.7) for trial in trials[:-6]])
     none = runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, rhos=(0.5,), **options)
     assert (none.trained, none.left) == (0, 0)
     stopped = runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, minutes=0, **options)
@@ -216,14 +217,44 @@ def test_damaged_journals_are_named(tmp_path):
     path = tmp_path / "table2-cifar10.jsonl"
     assert read_records(path) == {}
     trial = deep_job.make_trials()[0]
-    add_records(path, [{"trial": trial.to_dict()}])
+    add_records(path, [known_record(trial, 0.7)])
     with path.open("ab") as file:
         file.write(b'{"trial": {"dataset"')
     assert list(read_records(path)) == [trial.key]
-    add_records(path, [{"trial": replace(trial, seed=5).to_dict()}])
+    add_records(path, [known_record(replace(trial, seed=5), 0.7)])
     assert len(read_records(path)) == path.read_bytes().count(b"\n") == 2
     path.write_bytes(b"nonsense\n" + path.read_bytes())
     with pytest.raises(ValueError, match="is damaged at line 1"):
+        read_records(path)
+
+
+def _without(name):
+    return lambda whole: {key: value for key, value in whole.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_without("device"), "it lacks device"),
+        (_without("curve"), "it lacks curve, curve.epoch"),
+        (
+            lambda whole: {**whole, "curve": _without("test_roc_auc")(whole["curve"])},
+            "it lacks curve.test_roc_auc",
+        ),
+        (
+            lambda whole: {**whole, "curve": {**whole["curve"], "test_brier": [0.5]}},
+            "the columns of its curve are not equally long",
+        ),
+        (_without("trial"), "'trial'"),
+    ],
+)
+def test_a_record_that_tables_could_not_use_is_named(tmp_path, spoil, words):
+    path = tmp_path / "table2-cifar10.jsonl"
+    whole = known_record(replace(deep_job.make_trials()[0], role="final"), 0.7)
+    add_records(path, [whole, spoil(whole)])
+    with pytest.raises(
+        ValueError, match=f"is damaged at line 2 .*{words}.*remove that line, to train it again"
+    ):
         read_records(path)
 
 

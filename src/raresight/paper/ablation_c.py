@@ -11,10 +11,10 @@ from typing import Any
 
 from .deep.estimates import Estimate, estimate, paired
 from .deep.experiments import EXPERIMENTS
-from .deep.journal import Record
+from .deep.journal import Record, largest_norm, origin
 from .deep.report import brought_up_to_date, nothing_complete, refuse_seed
 from .deep.report_text import claim_verdict, epochs_words, length_words, number
-from .deep.results import WHEN, Result, find_results, missing_lines, value_at
+from .deep.results import WHEN, Result, begun_lines, find_results, missing_lines, value_at
 from .deep.settings import Setup, Trial, size_of
 from .output import COLOURS, figure_with_axes, save_figure, write_rows
 
@@ -48,13 +48,14 @@ def run(
     """
     refuse_seed("ablation-c", seed)
     experiment, setup = EXPERIMENTS["ablation-c"], Setup(dataset, size_of(size), depth, width)
+    experiment.check(setup)
     finished = brought_up_to_date(
         *(experiment, setup, out, tell), data=data, results_only=results_only, complete=complete, **options
     )
-    missing = missing_lines(experiment, setup, finished)
+    missing = [*missing_lines(experiment, setup, finished), *begun_lines(experiment, setup, finished)]
     found = find_results(experiment, setup, finished, "ablation")
     if not found:
-        raise ValueError(nothing_complete("ablation-c", experiment.name, missing))
+        raise ValueError(nothing_complete("ablation-c", experiment.name, dataset, missing))
     for line in missing:
         tell(f"missing: {line}")
     lengths = [(result, _curves(result)) for result in found]
@@ -101,7 +102,10 @@ def number_rows(result: Result, curves: Curves) -> Iterator[dict[str, Any]]:
                     found = estimate(_values(records, metric, when))
                     gap = _to_zero(series, C, metric, when)
                     yield {
+                        "task": result.cell.task,
+                        "rho": result.cell.rho,
                         "method": method,
+                        "alpha": records[0]["trial"]["parameters"]["alpha"],
                         "lr": lr,
                         "C": C,
                         "epochs": result.epochs,
@@ -112,6 +116,10 @@ def number_rows(result: Result, curves: Curves) -> Iterator[dict[str, Any]]:
                         "deviation": found.deviation,
                         "standard_error": found.error,
                         "trainings": found.count,
+                        **origin(records),
+                        "clip": records[0]["clip"],
+                        "trainings_clipped": _clipped(records),
+                        "largest_gradient_norm": max(map(largest_norm, records)),
                         "not_finite": sum(record["frozen"] is not None for record in records),
                         "difference_to_C_0": gap.mean,
                         "low": gap.low,
@@ -121,8 +129,10 @@ def number_rows(result: Result, curves: Curves) -> Iterator[dict[str, Any]]:
 
 def markdown(result: Result, curves: Curves) -> str:
     """The table, and what became of the paper's claim."""
-    about = f"deer among horses, rho {result.cell.rho:g}, alpha 0.8 ({length_words(result)})"
-    lines = [f"### The choice of C: {about}", ""]
+    records = [record for found in result.records.values() for record in found]
+    first, about = records[0], origin(records)
+    title = f"deer among horses, rho {result.cell.rho:g}, alpha 0.8 ({length_words(result)})"
+    lines = [f"### The choice of C: {title}", ""]
     for (method, lr), series in curves.items():
         for metric, title in METRICS.items():
             gap = _to_zero(series, PEAK, metric, "last")
@@ -135,18 +145,28 @@ def markdown(result: Result, curves: Curves) -> str:
             )
     lines += [
         "",
-        "Last epoch, and in the last column the best epoch on the test set, which is too good. In "
+        "Last epoch, but for the column of the best epoch on the test set, which is too good. In "
         "parentheses the difference to C = 0, paired by draw and seed, with its 95% interval for these "
-        f"draws; **bold** where that leaves out zero. {epochs_words([result])}",
+        f"draws; **bold** where that leaves out zero. {epochs_words([result])} Trained on {about['device']}, "
+        f"{about['precision']}, draws {about['draws']}, seeds {about['seeds']}. Gradient norms are clipped "
+        f"at {first['clip']:g}, which the paper does not say it did: that damps large gradients as C does; "
+        "the last columns say which trainings it met in a judged epoch.",
     ]
     for (method, lr), series in curves.items():
         lines += ["", f"**{method}, lr {lr:g}**", ""]
-        lines += [f"| C | {' | '.join(METRICS.values())} | AUC, {WHEN['test']} |", "|---" * 5 + "|"]
+        titles = ("C", *METRICS.values(), f"AUC, {WHEN['test']}", "trainings clipped", "largest norm")
+        lines += [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
         for C, records in series.items():
             cells = [_cell(series, C, metric) for metric in METRICS]
             best_epoch = number("roc_auc", estimate(_values(records, "roc_auc", "test")).mean)
-            lines.append(f"| {C:g} | {' | '.join(cells)} | {best_epoch} |")
+            norms = [f"{_clipped(records)} of {len(records)}", f"{max(map(largest_norm, records)):.3g}"]
+            lines.append(f"| {C:g} | {' | '.join([*cells, best_epoch, *norms])} |")
     return "\n".join(lines) + "\n"
+
+
+def _clipped(records: list[Record]) -> int:
+    """How many trainings had a gradient in a judged epoch that was shortened."""
+    return sum(largest_norm(record) > record["clip"] for record in records)
 
 
 def _cell(series: Mapping[float, list[Record]], C: float, metric: str) -> str:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .settings import Trial
+from .metrics import BINARY_METRICS, CLASS_METRICS
+from .settings import CLASS_TASKS, Trial
 
-__all__ = ["Record", "add_records", "journal_path", "read_lines", "read_records"]
+__all__ = [
+    "Record",
+    "add_records",
+    "journal_path",
+    "largest_norm",
+    "origin",
+    "read_lines",
+    "read_records",
+]
 
 Record = Mapping[str, Any]
 """A finished trial.
@@ -18,9 +27,10 @@ Record = Mapping[str, Any]
 `trial` (the setting), `loss` (with the class counts in it), `class_counts`, `curve` (columns by name: epoch,
 train_loss, gradient_norm_max, and the metrics with `validation_` or `test_` before their names), `frozen`
 (why it stopped, or null), `seconds` (its share of the stack's), `stack` (how many were trained together),
-`device`, `precision`, `clip`, `recipe` (batch, schedule and the like; trainings of before 2026-11-16 have
-none: they had the same), `versions` and `date`.
+`device`, `precision`, `clip`, `recipe` (batch, schedule and the like; the first journals have none, their
+trainings had those of `stack.recipe_of`, too), `versions` and `date`.
 """
+_NEEDED = ("curve", "frozen", "class_counts", "device", "precision", "clip", "versions", "date")
 
 
 def journal_path(folder: Path, experiment: str, dataset: str) -> Path:
@@ -30,7 +40,46 @@ def journal_path(folder: Path, experiment: str, dataset: str) -> Path:
 
 def read_records(path: Path) -> dict[str, Record]:
     """The finished trials by their keys; none where there is no file. A torn last line is left out."""
-    return {**read_lines(path, lambda record: Trial.from_dict(record["trial"]).key)}
+    return {**read_lines(path, _checked_key)}
+
+
+def _checked_key(record: dict[str, Any]) -> str:
+    """The key of a record that has all that tables need; else an error that says what it lacks."""
+    trial = Trial.from_dict(record["trial"])
+    lacking = [name for name in _NEEDED if name not in record]
+    curve = {} if "curve" in lacking else dict(record["curve"])
+    metrics = CLASS_METRICS if trial.task in CLASS_TASKS else BINARY_METRICS
+    sets = ["test", *(["validation"] if trial.held_out else [])]
+    columns = ["epoch", "gradient_norm_max", *(f"{name}_{metric}" for name in sets for metric in metrics)]
+    lacking += [f"curve.{name}" for name in columns if name not in curve]
+    if lacking:
+        raise ValueError(f"it lacks {', '.join(lacking)}")
+    lengths = {len(column) for column in curve.values()}
+    if len(lengths) > 1 or not curve["epoch"]:
+        raise ValueError("the columns of its curve are not equally long")
+    return trial.key
+
+
+def origin(records: Sequence[Record]) -> Record:
+    """Draws and seeds of trainings, and what they ran on; several are joined."""
+
+    def joined(values: Iterable[Any]) -> str:
+        return " ".join(dict.fromkeys(map(str, values)))
+
+    return {
+        "draws": joined(record["trial"]["draw"] for record in records),
+        "seeds": joined(record["trial"]["seed"] for record in records),
+        "device": joined(record["device"] for record in records),
+        "precision": joined(record["precision"] for record in records),
+        "torch": joined(record["versions"]["torch"] for record in records),
+        "raresight": joined(record["versions"]["raresight"] for record in records),
+        "date": joined(record["date"] for record in records),
+    }
+
+
+def largest_norm(record: Record) -> float:
+    """The largest gradient norm of the judged epochs, before clipping."""
+    return max((norm for norm in record["curve"]["gradient_norm_max"] if norm is not None), default=0.0)
 
 
 def read_lines(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str, dict[str, Any]]:

@@ -8,12 +8,15 @@ from typing import Any
 
 from ..output import COLOURS, figure_with_axes, save_figure
 from .claims import OURS
-from .experiments import PAPER_EPOCHS
+from .experiments import DECAYS, PAPER_EPOCHS
 from .methods import REFERENCE
 from .report_text import settings_name
 from .results import Result
 
 __all__ = ["draw_differences", "draw_epochs"]
+
+# Epochs whose mean is drawn: single ones jump by more than losses differ.
+_SMOOTHED = 9
 
 
 def draw_differences(results: Sequence[Result], metric: str, title: str, path: Path) -> list[Path]:
@@ -58,6 +61,9 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
     """
     panels = [(result, metric) for result in results if result.epochs == PAPER_EPOCHS for metric in metrics]
     if not panels:
+        # One of before would belong to other results.
+        for suffix in (".svg", ".png"):
+            path.with_suffix(suffix).unlink(missing_ok=True)
         return []
     figure, axes = figure_with_axes(len(panels), width=5.6 * len(panels) + 1.5, height=4.8)
     for ax, (result, metric) in zip(axes, panels, strict=True):
@@ -67,7 +73,7 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
             if not whole:
                 continue
             columns = zip(*(curve[f"test_{metric}"] for curve in whole), strict=True)
-            means = [scale * sum(values) / len(values) for values in columns]
+            means = _smoothed([scale * sum(values) / len(values) for values in columns])
             ax.plot(
                 whole[0]["epoch"],
                 means,
@@ -81,10 +87,21 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
         room = 0.05 * (max(shown) - min(shown))
         ax.set_ylim(min(shown) - room, max(shown) + room)
         ax.set_title(f"{result.cell}, {settings_name(result.role)}")
-        ax.set_xlabel("epoch")
+        for decay in DECAYS:
+            ax.axvline(decay, color=COLOURS[0], linewidth=0.6, linestyle=":")
+        ax.set_xlabel(
+            f"epoch (dots: lower learning rates; means of {len(whole)} trainings and {_SMOOTHED} epochs)"
+        )
         ax.set_ylabel(f"{metrics[metric]} on the test set{'' if scale == 1 else ', %'}")
     _legend(figure, axes, "outside right center")
     return save_figure(figure, path)
+
+
+def _smoothed(values: Sequence[float]) -> list[float]:
+    """The mean of each value and those around it, of fewer at the ends."""
+    reach = _SMOOTHED // 2
+    parts = [values[max(0, place - reach) : place + reach + 1] for place in range(len(values))]
+    return [sum(part) / len(part) for part in parts]
 
 
 def _series(result: Result) -> str:

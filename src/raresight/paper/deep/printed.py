@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .settings import CLASS_TASKS
+
 __all__ = ["BRIER", "MINORITY", "PAPER_NAMES", "PAPER_TRIALS", "TABLE2", "TABLE4", "Printed"]
 
 PAPER_TRIALS = 3
@@ -79,7 +81,7 @@ TABLE2: dict[Key, Printed] = {
 TABLE4: dict[Key, Printed] = {
     ("cifar10", task, rho, "accuracy", name): Printed(row[4 * i + 2 * j] / 100, row[4 * i + 2 * j + 1] / 100)
     for name, row in _TABLE4.items()
-    for i, task in enumerate(("exponential", "step"))
+    for i, task in enumerate(CLASS_TASKS)
     for j, rho in enumerate((0.1, 0.01))
 }
 

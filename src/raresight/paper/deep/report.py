@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from ..output import write_rows
 from .digest import digest
 from .estimates import LEVEL
 from .experiments import EXPERIMENTS, Experiment
-from .journal import Record, journal_path, read_records
+from .journal import Record, journal_path, largest_norm, origin, read_records
 from .methods import REFERENCE, candidates
 from .metrics import BINARY_METRICS, CLASS_METRICS
 from .pictures import draw_differences, draw_epochs
@@ -27,7 +27,16 @@ from .report_text import (
     setting_words,
     settings_name,
 )
-from .results import WHEN, Result, Table, apart, chosen_settings, find_results, missing_lines
+from .results import (
+    WHEN,
+    Result,
+    Table,
+    apart,
+    begun_lines,
+    chosen_settings,
+    find_results,
+    missing_lines,
+)
 from .settings import DATASETS, Setup, parameter_words, size_of, validation_share
 
 __all__ = ["Report", "brought_up_to_date", "nothing_complete", "refuse_seed", "write_report"]
@@ -73,7 +82,6 @@ def brought_up_to_date(
     **options: Any,
 ) -> dict[str, Record]:
     """The finished trials of an experiment, after what is missing was trained if `data` is given."""
-    experiment.check(setup)
     journals = out / "deep"
     if data is not None and not results_only:
         from .runs import run_experiment
@@ -108,14 +116,15 @@ def write_report(
     """
     refuse_seed(report.name, seed)
     experiment, setup = EXPERIMENTS[report.experiment], Setup(dataset, size_of(size), depth, width)
+    experiment.check(setup, report.name)
     finished = brought_up_to_date(
         *(experiment, setup, out, tell), data=data, results_only=results_only, complete=complete, **options
     )
-    missing = missing_lines(experiment, setup, finished)
+    missing = [*missing_lines(experiment, setup, finished), *begun_lines(experiment, setup, finished)]
     final = find_results(experiment, setup, finished, "final")
     paper = find_results(experiment, setup, finished, "paper")
     if not final and not paper:
-        raise ValueError(nothing_complete(report.name, experiment.name, missing))
+        raise ValueError(nothing_complete(report.name, experiment.name, dataset, missing))
     for line in missing:
         tell(f"missing: {line}")
     stem = f"{report.name}-{dataset}"
@@ -138,12 +147,13 @@ def refuse_seed(name: str, seed: int) -> None:
         raise ValueError(f"{name} takes no seed: its draws and trainings have seeds 0, 1 and 2 of their own")
 
 
-def nothing_complete(name: str, experiment: str, missing: Sequence[str]) -> str:
+def nothing_complete(name: str, experiment: str, dataset: str, missing: Sequence[str]) -> str:
     """What to say where no cell is complete."""
+    options = "" if dataset == "cifar10" else f" --dataset {dataset}"
     return (
         f"{name} has no complete cell yet; missing are {'; '.join(missing)}. Train them with raresight paper "
-        f"{name} --data FOLDER, or where only torch and numpy are with python -m raresight.paper.deep "
-        f"--experiment {experiment} --data FOLDER"
+        f"{name}{options} --data FOLDER, or where only torch and numpy are with python -m "
+        f"raresight.paper.deep --experiment {experiment}{options} --data FOLDER"
     )
 
 
@@ -175,7 +185,7 @@ def number_rows(report: Report, results: Sequence[Result]) -> list[dict[str, Any
                             "deviation": found.deviation,
                             "standard_error": found.error,
                             "trainings": found.count,
-                            **_origin(result.records[method]),
+                            **origin(result.records[method]),
                             "not_finite": result.failed(method),
                             "difference": gap.mean,
                             "low": gap.low,
@@ -188,22 +198,6 @@ def number_rows(report: Report, results: Sequence[Result]) -> list[dict[str, Any
                         }
                     )
     return rows
-
-
-def _origin(records: Sequence[Record]) -> Record:
-    """Draws and seeds of trainings, and what they ran on; several are joined."""
-
-    def joined(values: Iterable[Any]) -> str:
-        return " ".join(dict.fromkeys(map(str, values)))
-
-    return {
-        "draws": joined(record["trial"]["draw"] for record in records),
-        "seeds": joined(record["trial"]["seed"] for record in records),
-        "device": joined(record["device"] for record in records),
-        "torch": joined(record["versions"]["torch"] for record in records),
-        "raresight": joined(record["versions"]["raresight"] for record in records),
-        "date": joined(record["date"] for record in records),
-    }
 
 
 def markdown(
@@ -288,7 +282,7 @@ def _clip_words(results: Sequence[Result]) -> str:
     for result in results:
         for method, records in result.records.items():
             for record in records:
-                norm = max((x for x in record["curve"]["gradient_norm_max"] if x is not None), default=0.0)
+                norm = largest_norm(record)
                 counts.setdefault(method, []).append(norm > clip)
                 largest[method] = max(largest.get(method, 0.0), norm)
     met = [

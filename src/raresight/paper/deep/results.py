@@ -14,7 +14,15 @@ from .metrics import is_better
 from .printed import PAPER_NAMES, PAPER_TRIALS, Key, Printed
 from .settings import SIZES, Setup, Size, Trial
 
-__all__ = ["WHEN", "Result", "chosen_settings", "find_results", "missing_lines", "value_at"]
+__all__ = [
+    "WHEN",
+    "Result",
+    "begun_lines",
+    "chosen_settings",
+    "find_results",
+    "missing_lines",
+    "value_at",
+]
 
 WHEN = {
     "last": "last epoch",
@@ -159,6 +167,20 @@ def missing_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, R
         if "search" in known and "final" not in known:
             lines.append(f"{cell}: all final trainings, whose settings the search has to choose")
     return lines
+
+
+def begun_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:
+    """What other sizes than that of `setup` lack where they are begun: without it they are not shown."""
+    lines: dict[str, None] = {}
+    for size in SIZES.values():
+        sized = replace(setup, size=size)
+        for cell in experiment.cells if size != setup.size else ():
+            for role, trials in cell_trials(experiment, cell, sized, finished).items():
+                left = sum(trial.key not in finished for trial in trials)
+                if 0 < left < len(trials):
+                    about = f"{role} trainings of {trials[0].epochs} epochs"
+                    lines[f"{cell}: {left} of {len(trials)} {about}"] = None
+    return list(lines)
 
 
 def _longest_first(size: Size) -> list[Size]:

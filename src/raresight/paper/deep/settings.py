@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 __all__ = [
+    "CLASS_TASKS",
     "DATASETS",
     "ROLES",
     "SIZES",
@@ -26,6 +27,9 @@ __all__ = [
 
 Parameters = tuple[tuple[str, float], ...]
 """The parameters of a loss by name, in a fixed order."""
+
+CLASS_TASKS = ("exponential", "step")
+"""Tasks that keep all classes."""
 
 ROLES = ("search", "final", "paper", "ablation")
 """Chosen from, at the chosen setting, at the paper's own fixed setting, or one of a series."""

@@ -20,7 +20,7 @@ from ...nn import ImageRows, Recipe, Replicas
 from ...nn.checkpoint import TrainingFolder, held_folder
 from ...nn.course import Course, underway
 from ...nn.nets import resnet_cifar
-from .experiments import PAPER_EPOCHS
+from .experiments import DECAYS, PAPER_EPOCHS
 from .images import TaskRows
 from .journal import Record
 from .methods import build_loss, is_cosine
@@ -32,7 +32,7 @@ from .settings import Trial
 __all__ = ["CHECKPOINT_SECONDS", "judge", "recipe_of", "remove_folder", "train_stack"]
 
 # The paper's schedule, of 250 epochs: shorter trainings have the same shares.
-_WARMUP, _DECAYS = 10, (160, 180)
+_WARMUP = 10
 # What a killed training loses at most; a checkpoint of 48 nets takes about a second.
 CHECKPOINT_SECONDS = 60.0
 
@@ -48,7 +48,7 @@ def recipe_of(trials: Sequence[Trial], precision: str = "float32") -> Recipe:
     """
     epochs = trials[0].epochs
     scale = epochs / PAPER_EPOCHS
-    decays = tuple(round(start * scale) for start in _DECAYS)
+    decays = tuple(round(start * scale) for start in DECAYS)
     return Recipe.images(
         epochs=epochs,
         lr=tuple(trial.lr for trial in trials),
