@@ -242,7 +242,7 @@ def test_the_batch_grows_with_the_rows():
         ({"net": "mlp", "members": 3}, "mlp has no members: its sizes are width, blocks"),
         ({"net": "tabnet", "dropout": 0.1}, "tabnet has no dropout"),
         ({"width": 2.5}, "width must be a whole number of at least 1, got 2.5"),
-        ({"max_epochs": 0}, "max_epochs must be a whole number of at least 1, got 0"),
+        ({"max_epochs": 0}, "max_epochs must be None or a whole number of at least 1, got 0"),
         ({"batch_size": "large"}, "batch_size must be 'auto' or a whole number"),
         ({"learning_rate": 0.0}, "learning_rate must be a number above 0, got 0.0"),
         ({"weight_decay": -1}, "weight_decay must be a number of at least 0"),

@@ -88,7 +88,9 @@ def test_every_class_is_held_out_in_its_share():
     assert np.bincount(codes[held]).tolist() == [180, 20]
     few = np.repeat([0, 1], [900, 5 * MIN_VALIDATION_ROWS - 1])
     assert hold_out(few, "auto", 0.2, np.random.RandomState(0)) is None
-    assert hold_out(codes, False, 0.2, np.random.RandomState(0)) is None
+    for no in (False, np.False_):
+        assert hold_out(codes, no, 0.2, np.random.RandomState(0)) is None
+    assert hold_out(codes, np.True_, 0.2, np.random.RandomState(0)) is not None
     assert len(hold_out(few, True, 0.2, np.random.RandomState(0))[1]) == 180 + 9
     with pytest.raises(ValueError, match="holds out rows of every class, but one has 1 of them"):
         hold_out(np.repeat([0, 1], [9, 1]), True, 0.2, np.random.RandomState(0))

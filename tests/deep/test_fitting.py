@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -44,19 +45,32 @@ def test_importances_are_those_of_the_formula(classes, options):
         others = np.delete(scores, label, axis=1).mean(1) if classes > 2 else 0.0
         return (scores[:, label] if classes > 2 else scores) - others
 
-    expected = np.zeros(inputs.shape[1])
-    step = 1e-6
+    expected = np.zeros(len(model._encoder.columns))
+    step, means = 1e-6, inputs.mean(0, dtype=np.float64)
     for label in range(classes):
         rows = inputs[y == label].astype(np.float64)
-        for i in range(inputs.shape[1]):
+        moves = np.zeros((len(expected), len(rows)))
+        for i, column in enumerate(model._encoder.origins):
             beside = step * np.eye(inputs.shape[1])[i]
             slopes = (margins(rows + beside, label) - margins(rows - beside, label)) / (2 * step)
-            expected[i] += np.abs(slopes).mean() * inputs[:, i].std(dtype=np.float64)
+            moves[column] += slopes * (rows[:, i] - means[i])
+        expected += np.sqrt((moves**2).mean(1))
     training = TrainingRows(inputs, y, None, np.bincount(y) / len(y))
     found = importances(model.nets_, training, model._encoder.origins, len(model._encoder.columns), "cpu")
-    gathered = np.bincount(model._encoder.origins, expected[: len(model._encoder.origins)])
-    assert found == pytest.approx(gathered / gathered.sum(), rel=1e-4)
+    assert found == pytest.approx(expected / expected.sum(), rel=1e-4)
     assert found.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("net", ["mlp", "tabm"])
+def test_many_levels_do_not_make_a_column_important(net):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": random.normal(size=8000), "noise": random.normal(size=8000)})
+    frame["shop"] = pd.Categorical(random.integers(0, 40, 8000).astype(str))
+    y = random.random(8000) < 1 / (1 + np.exp(3 - 2 * frame["x"]))
+    model = DeepClassifier("crossentropy", **OPTIONS | {"net": net, "max_epochs": 8}).fit(frame, y)
+    x, _, shop = model.feature_importances_
+    assert x > 0.5
+    assert x > 2 * shop
 
 
 def test_importances_take_one_pass_back_for_each_class():

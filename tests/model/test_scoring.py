@@ -107,6 +107,23 @@ def test_unknown_categories_are_counted_and_scored_as_missing(tmp_path):
     assert unknown["log_odds"].equals(missing["log_odds"])
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_infinite_values_are_counted_and_large_ones_are_not(tmp_path, kind):
+    changed = TABLE.to_pandas()
+    changed["amount"] = changed["amount"].astype(float)
+    changed.loc[5:9, "amount"] = [np.inf, -np.inf, 1e39, 3.4028234663852886e38, -1e300]
+    source = tmp_path / f"rows.{kind}"
+    changed.to_parquet(source) if kind == "parquet" else changed.to_csv(source, index=False)
+    scored = score_file(MODEL, source, tmp_path / "scores.parquet", batch_rows=100)
+    assert scored.infinite == {"amount": 2}
+    found = parquet.read_table(tmp_path / "scores.parquet")["log_odds"].to_numpy()
+    # Beyond what float32 holds is its largest number, and only what is infinite is missing.
+    alike = changed.iloc[[7]].assign(amount=3.4028234663852886e38)
+    assert found[7] == MODEL.log_odds(pa.Table.from_pandas(alike))[0]
+    missing = changed.iloc[[5, 6]].assign(amount=None)
+    assert np.array_equal(found[5:7], MODEL.log_odds(pa.Table.from_pandas(missing)))
+
+
 def test_the_listener_hears_how_far_it_is(tmp_path):
     heard: list[ScoringProgress] = []
     source = write_source(tmp_path, "parquet")

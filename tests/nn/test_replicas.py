@@ -200,9 +200,9 @@ def test_what_does_not_fit_is_refused():
         Replicas(NET, [])
     with pytest.raises(ValueError, match="seeds must hold at least one seed, but is empty"):
         Replicas.grid(NET, ["erf"], [])
-    for seed in (-1, 2**64):
+    for seed in (-1, 2**32):
         with pytest.raises(
-            ValueError, match=rf"seeds must be at least 0 and below 2\*\*64, but one is {seed}"
+            ValueError, match=rf"seeds must be at least 0 and below 2\*\*32, but one is {seed}"
         ):
             Replicas(NET, LOSSES, (0, seed))
     for seed in (1.7, True, None, "1"):
@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(TypeError, match="seeds must be a sequence of whole numbers, one a replica, but is 5"):
         Replicas.grid(NET, LOSSES, 5)
     assert Replicas(NET, LOSSES, np.array([3, 4])).seeds == (3, 4)
-    assert Replicas(NET, LOSSES, (0, 2**64 - 1)).seeds[1] == 2**64 - 1
+    assert Replicas(NET, LOSSES, (0, 2**32 - 1)).seeds[1] == 2**32 - 1
     with pytest.raises(TypeError, match=r"but is a net that is built already, of type MLP"):
         Replicas(NET(), LOSSES)
     with pytest.raises(TypeError, match=r"such as partial\(MLP, 30\), but is of type str"):

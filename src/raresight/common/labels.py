@@ -29,8 +29,19 @@ def read_targets(y: Any, owner: str) -> Array:
         if text.any() and not text.all():
             some = labels[text.argmax()], labels[text.argmin()]
             raise ValueError(f"y mixes text and other values, such as {some[0]!r} and {some[1]!r}")
+        if not text.any():
+            labels = _plain_numbers(labels)
     check_classification_targets(labels)
     return np.asarray(labels)
+
+
+def _plain_numbers(labels: Array) -> Array:
+    """Labels of a column of objects, such as whole numbers or bools, as what they are."""
+    found = np.array(labels.tolist())
+    if found.ndim != 1 or found.dtype.kind not in "biuf":
+        kind = type(labels[0]).__name__
+        raise ValueError(f"y holds objects of type {kind}: labels must be numbers, bools or text")
+    return found
 
 
 def encode(labels: Array) -> tuple[Array, Array]:

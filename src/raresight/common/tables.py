@@ -45,6 +45,11 @@ def read_table(
     with those it knows. NaN, None and null are missing values; infinity in an array is refused. Of a
     DataFrame the columns of `categorical`, as `categorical_columns` takes them, may hold text.
     """
+    kind = type(X)
+    if kind.__module__.startswith("polars") and kind.__name__ == "LazyFrame":
+        raise TypeError("X is a polars LazyFrame, which holds no rows yet: pass X.collect()")
+    if kind.__module__.startswith("pyarrow"):
+        raise TypeError(f"X is a pyarrow {kind.__name__}: pass X.to_pandas(), or polars.from_arrow(X)")
     if is_frame(X):
         frame = _as_pandas(X)
         if not frame.columns.is_unique:

@@ -62,6 +62,19 @@ def typed_numbers(array: Any) -> NDArray[Any]:
     return numbers / 1e6 if pa.types.is_duration(type_) else numbers
 
 
+def infinite_values(values: Any) -> int:
+    """How many values of a column are infinite, or text that says so."""
+    pa, pc = arrow(), compute()
+    array = plain(values)
+    if pa.types.is_floating(array.type):
+        found = pc.is_inf(array)
+    elif is_text(array.type):
+        found = pc.match_substring_regex(array, r"^\s*[+-]?inf(inity)?\s*$", ignore_case=True)
+    else:
+        return 0
+    return int(pc.sum(found).as_py() or 0)
+
+
 def numbers_of(values: Any, column: Column, first_row: int) -> NDArray[Any]:
     """The values of a numeric column, NaN where missing.
 

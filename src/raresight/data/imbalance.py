@@ -157,8 +157,8 @@ def _binary(
     n_rare = round(rho * n_common)
     if n_rare == 0:
         raise ValueError(
-            f"rho = {rho:g} leaves no positive row beside {n_common} negatives: rho must be at least "
-            f"{1 / n_common:.2g} here"
+            f"rho = {rho:g} leaves no positive row beside {n_common} negatives: one, the least, is rho = "
+            f"{1 / n_common:.2g}"
         )
     kept = np.concatenate([rare[:n_rare], common[:n_common]])
     return _chosen(categories, rows, kept, label_of, is_binary=True)

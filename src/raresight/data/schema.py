@@ -15,6 +15,7 @@ from raresight.data._arrow import arrow, compute, numbers_from
 from raresight.data.coding import (
     codes_of,
     date_parts,
+    infinite_values,
     is_moment,
     is_number,
     moments_of,
@@ -137,6 +138,15 @@ class Schema:
             column.name: codes_of(table.column(column.name), column)[1]
             for column in self.columns
             if column.kind == "categorical"
+        }
+
+    def infinite_counts(self, table: Any) -> dict[str, int]:
+        """For each column of numbers how many values are infinite, and so taken as missing."""
+        self._refuse_missing_columns(table)
+        return {
+            column.name: infinite_values(table.column(column.name))
+            for column in self.columns
+            if column.kind == "numeric"
         }
 
     def unknown_share(self, table: Any) -> dict[str, float]:
@@ -399,14 +409,19 @@ def _batches(table: Any, names: list[str]) -> list[Any]:
 def _fill(matrix: NDArray[Any], columns: list[NDArray[Any]]) -> None:
     """Write columns side by side into a C-ordered matrix, infinite values as missing.
 
-    Row block by row block: a whole column written into a wide row-major matrix touches a cache line a value.
+    A value beyond the largest number of the matrix becomes that number: only what is infinite itself is
+    missing. Row block by row block: a whole column written into a wide row-major matrix touches a cache line
+    a value.
     """
-    with np.errstate(over="ignore"):  # beyond float32 is infinite, and so missing
+    largest = np.finfo(matrix.dtype).max
+    with np.errstate(over="ignore"):
         for start in range(0, len(matrix), _BLOCK):
             block = matrix[start : start + _BLOCK]
             for position, column in enumerate(columns):
                 block[:, position] = column[start : start + _BLOCK]
-            block[np.isinf(block)] = np.nan
+            for position in np.flatnonzero(np.isinf(block).any(0)).tolist():
+                values = columns[position][start : start + _BLOCK]
+                block[:, position] = np.where(np.isinf(values), np.nan, np.clip(values, -largest, largest))
 
 
 def _listed(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,14 @@ from ..common.tables import categorical_columns, is_frame, read_table
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from ..nn import Recipe
+from .cross_fit import cross_fitted_epochs, parts_of
 from .encoding import TableEncoder, dense_table
 from .files import read_model, write_model
 from .fitting import TrainingRows, fit_nets, importances
 from .level import at_level, score_shift
 from .nets import plan_net
 from .scale import ScoredRows, score_scale
-from .settings import batch_size_for, check_settings, device_for, torch_threads
+from .settings import batch_size_for, check_settings, default_epochs, device_for, torch_threads
 from .trained_nets import TrainedNets
 from .validation import Validation, hold_out
 
@@ -75,16 +77,19 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         net_options: Further options of the net by name, such as `{"embedding": "periodic"}` for tabm,
             `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM; none that is given above as well.
         n_seeds: Nets with different first weights and batches, whose probabilities are averaged.
-        max_epochs: Passes over the training rows, at most.
+        max_epochs: Passes over the training rows, at most; None is 100 where the number is chosen by rows
+            that training does not see, and else 5 for mlp and 10 for the others.
         batch_size: Rows a step; `"auto"` is a 200th of the rows, but at least 128 and at most 4096.
         learning_rate: Of AdamW.
         weight_decay: Of AdamW, decoupled.
         warmup_epochs: Over these the learning rate rises linearly.
         early_stopping: Whether training rows are held out to find each net's best epoch by the partial AUC up
-            to `max_fpr` (for several classes by the mean log-probability of the true one). `"auto"` does so
-            where at least 10 rows of every class would be held out. With `eval_set` in `fit` those rows serve
-            and none are held out. Without, the nets have the weights of the last epoch, and the last fifth of
-            the epochs a tenth of the learning rate.
+            to `max_fpr`, with the rarer class as the event (for several classes by the mean log-probability
+            of the true one). `"auto"` does so where at least 10 rows of every class would be held out; with
+            fewer it chooses the number of epochs by five parts that take turns in judging (see
+            `raresight.deep.cross_fit`) and then trains on all rows. With `eval_set` in `fit` those rows serve
+            and none are held out. With False the nets have the weights of the last of `max_epochs` epochs,
+            and the last fifth of them a tenth of the learning rate.
         validation_fraction: The share of the rows of each class that is held out.
         patience: Training ends when no net has become better for so many epochs.
         max_fpr: Largest false-positive rate of the partial AUC.
@@ -153,7 +158,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: float | None = None,
         net_options: Mapping[str, Any] | None = None,
         n_seeds: int = 1,
-        max_epochs: int = 100,
+        max_epochs: int | None = None,
         batch_size: int | str = "auto",
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-3,
@@ -237,11 +242,13 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = read_weights(sample_weight, table)
         classes, codes = encode(labels)
         shares = shares_of(codes, weights, classes)
+        # Weights count as repetitions, also where the loss asks for the sizes of the classes.
+        counts = np.bincount(codes) if weights is None else shares * np.count_nonzero(weights)
         if weights is not None:
             weights = below_one(weights)
             kept = np.flatnonzero(weights)
             table, codes, weights = _rows(table, kept), codes[kept], weights[kept]
-        losses = self._losses(classes, np.bincount(codes))
+        losses = self._losses(classes, counts)
         categorical = categorical_columns(table, self.categorical_features, "categorical_features")
         random = check_random_state(self.random_state)
         seeds = [int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=self.n_seeds)]
@@ -255,13 +262,14 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs = encoder.apply(table)
         rows = TrainingRows(inputs[train], codes[train], None if weights is None else weights[train], shares)
         validation = None
+        event = int(shares[1] <= shares[0])  # the rarer one of two classes
         if given is not None:
             encoder.warn_of_unseen(given[0])
-            validation = Validation(encoder.apply(given[0]), given[1], given[2], float(self.max_fpr))
+            validation = Validation(encoder.apply(given[0]), given[1], given[2], float(self.max_fpr), event)
         elif parts is not None:
             held = parts[1]
             held_weights = None if weights is None else weights[held]
-            validation = Validation(inputs[held], codes[held], held_weights, float(self.max_fpr))
+            validation = Validation(inputs[held], codes[held], held_weights, float(self.max_fpr), event)
         n_classes = len(classes)
         sizes = {name: getattr(self, name) for name in ("width", "blocks", "members", "steps", "dropout")}
         plan = plan_net(
@@ -271,9 +279,18 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features=encoder.n_inputs,
             outputs=1 if n_classes == 2 else n_classes,
         )
-        recipe = self._recipe(len(train), stops_early=validation is not None)
-        plan.check_batch(min(recipe.batch, len(train)))
         device = device_for(self.device)
+        is_watched = validation is not None
+        recipe = self._recipe(len(train), stops_early=is_watched)
+        plan.check_batch(min(recipe.batch, len(train)))
+        if not is_watched and self.early_stopping == "auto" and len(losses) == 1:
+            takes_turns = parts_of(codes, random)
+            if takes_turns is not None:
+                watched = self._recipe(len(train), stops_early=True)
+                epochs = cross_fitted_epochs(
+                    plan, losses[0], seeds, rows, watched, takes_turns, device=device
+                )
+                recipe = replace(watched, epochs=epochs)
         outcome = fit_nets(
             plan,
             losses,
@@ -313,7 +330,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _recipe(self, n_rows: int, *, stops_early: bool) -> Recipe:
         batch = batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
-        epochs = int(self.max_epochs)
+        epochs = default_epochs(self.net, stops_early) if self.max_epochs is None else int(self.max_epochs)
         return Recipe.tables(
             epochs=epochs,
             batch=batch,

@@ -167,19 +167,23 @@ def best_merit(merits: Sequence[float]) -> int:
 def importances(
     nets: TrainedNets, rows: TrainingRows, origins: NDArray[np.intp], columns: int, device: str
 ) -> Floats:
-    """The share of each column: mean |slope| times the deviation of each of its inputs.
+    """The share of each column: how much a score would move if its inputs had their means, to first order.
 
-        share of a column ~ sum over its inputs i of  std(x_i) sum over classes y of mean |dm_y/dx_i|
+        share of a column ~ sum over classes y of sqrt(mean d_y^2),   d_y = sum_i (x_i - mean_i) dm_y/dx_i
 
-    where the inner mean is over up to 512 rows of class y, and m_y is the score of two classes, or of several
-    the logit of y minus the mean of the others. Shares sum to one, or are all zero.
+    where i are its inputs, the mean under the root is over up to 512 rows of class y, and m_y is the score of
+    two classes, or of several the logit of y minus the mean of the others. The inputs of a column are taken
+    together, since of those of its categories one is on in a row: many categories are not many times as
+    important. Shares sum to one, or are all zero.
     """
-    found = np.zeros(rows.inputs.shape[1])
+    means = rows.inputs.mean(0, dtype=np.float64)
+    found = np.zeros(columns)
     for k in range(len(rows.shares)):
         some = np.flatnonzero(rows.codes == k)
         some = some[:: max(1, -(-len(some) // _SLOPE_ROWS))]
-        found += nets.slopes(rows.inputs[some], k, device).mean(0)
-    found *= rows.inputs.std(0, dtype=np.float64)
-    gathered = np.bincount(origins, found[: len(origins)], minlength=columns)
-    total = gathered.sum()
-    return np.asarray(gathered / total) if total > 0 else gathered.astype(np.float64)
+        moves = (nets.slopes(rows.inputs[some], k, device) * (rows.inputs[some] - means))[:, : len(origins)]
+        of_columns = np.zeros((columns, len(some)))
+        np.add.at(of_columns, origins, moves.T)
+        found += np.sqrt(np.square(of_columns).mean(1))
+    total = found.sum()
+    return np.asarray(found / total) if total > 0 else found

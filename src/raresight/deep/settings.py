@@ -9,21 +9,27 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 
-__all__ = ["batch_size_for", "check_settings", "device_for", "torch_threads"]
+__all__ = ["batch_size_for", "check_settings", "default_epochs", "device_for", "torch_threads"]
 
 # Steps of an epoch that the default batch size aims at, and its bounds.
 _STEPS = 200
 _SMALLEST, _LARGEST = 128, 4096
 
-_AT_LEAST_ONE = ("max_epochs", "patience", "n_seeds")
+# The default of max_epochs, with rows that choose the best epoch and without.
+_WATCHED_EPOCHS, _UNWATCHED_EPOCHS = 100, {"mlp": 5, "tabm": 10, "tabnet": 10}
+
+_AT_LEAST_ONE = ("patience", "n_seeds")
 
 
 def check_settings(estimator: Any) -> None:
     """An error for a parameter that is not what it should be; those of the net are checked with the net."""
     for name in _AT_LEAST_ONE:
         _check_whole(name, getattr(estimator, name))
+    if estimator.max_epochs is not None:
+        _check_whole("max_epochs", estimator.max_epochs, "None or ")
     if estimator.batch_size != "auto":
         _check_whole("batch_size", estimator.batch_size, "'auto' or ")
     if estimator.n_jobs is not None and not _means_all_cores(estimator.n_jobs):
@@ -35,7 +41,8 @@ def check_settings(estimator: Any) -> None:
         "validation_fraction", estimator.validation_fraction, "between 0 and 1", lambda x: 0 < x < 1
     )
     _check_number("max_fpr", estimator.max_fpr, "above 0 and at most 1", lambda x: 0 < x <= 1)
-    if estimator.early_stopping not in ("auto", True, False):
+    stops = estimator.early_stopping
+    if stops != "auto" and not isinstance(stops, (bool, np.bool_)):
         raise ValueError(f"early_stopping must be 'auto', True or False, got {estimator.early_stopping!r}")
     if estimator.calibration not in ("scale", "level"):
         raise ValueError(f"calibration must be 'scale' or 'level', got {estimator.calibration!r}")
@@ -58,6 +65,19 @@ def batch_size_for(n_rows: int) -> int:
     return min(_LARGEST, max(_SMALLEST, n_rows // _STEPS))
 
 
+def default_epochs(net: str, stops_early: bool) -> int:
+    """The default of `max_epochs`: many where the best is chosen, few where the last is taken as it is.
+
+    Measured on tables of 400 to 30,000 rows with 20 to 35 positives, too few to hold some out: after 100
+    epochs the log-loss of a dense net is 2 to 4 times that of the constant share, after 5 it is 10 to 20 %
+    below it; TabM, an ensemble, is slower at learning by heart.
+
+    >>> default_epochs("mlp", True), default_epochs("mlp", False), default_epochs("tabm", False)
+    (100, 5, 10)
+    """
+    return _WATCHED_EPOCHS if stops_early else _UNWATCHED_EPOCHS.get(net, 10)
+
+
 def device_for(name: Any) -> str:
     """The device that a name stands for; `"auto"` is a GPU if there is one."""
     if not isinstance(name, str):
@@ -66,7 +86,9 @@ def device_for(name: Any) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name.split(":")[0] not in ("cpu", "cuda"):
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}")
-    if name != "cpu" and not torch.cuda.is_available():
+    if name.startswith("cpu") and name not in ("cpu", "cpu:0"):
+        raise ValueError(f"device is {name!r}, but there is one CPU: take 'cpu'")
+    if name.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device is {name!r}, but PyTorch sees no GPU here: take 'auto' or 'cpu'")
     return name
 

@@ -52,7 +52,7 @@ class TrainedNets:
         return np.asarray(ensemble_score(self.loss, torch.from_numpy(found)).float().numpy())
 
     def slopes(self, inputs: NDArray[np.float32], label: int, device: str) -> NDArray[np.float64]:
-        """|dm/dx| of rows of one class, (N, features), with m the sum over the nets of
+        """dm/dx of rows of one class, (N, features), with m the sum over the nets of
 
             z, a single score,   or   z_y - mean of z_j over the other classes j
 
@@ -65,7 +65,7 @@ class TrainedNets:
             if scores.dim() == 3:
                 own = scores[..., label]
                 scores = own - (scores.sum(-1) - own) / (scores.shape[-1] - 1)
-            slopes = torch.autograd.grad(scores.sum(), x)[0].abs()
+            slopes = torch.autograd.grad(scores.sum(), x)[0]
         return np.asarray(slopes.cpu().numpy())
 
     def replicas(self, device: str) -> Replicas:

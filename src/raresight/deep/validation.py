@@ -16,7 +16,7 @@ from ..nn import Replicas
 from .scale import ScoredRows
 from .scoring import score_rows
 
-__all__ = ["MIN_VALIDATION_ROWS", "Validation", "hold_out"]
+__all__ = ["MIN_VALIDATION_ROWS", "Validation", "hold_out", "mean_log_probability"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -30,14 +30,15 @@ MIN_VALIDATION_ROWS = 10
 class Validation:
     """Coded rows with labels, and how scores of them are judged.
 
-    Two classes: the partial AUC up to `max_fpr` (McClish's). More: the mean logarithm of the probability of
-    the true class, which is comparable between losses as the losses themselves are not.
+    Two classes: the partial AUC up to `max_fpr` (McClish's) of the class `event`. More: the mean logarithm of
+    the probability of the true class, which is comparable between losses as the losses themselves are not.
     """
 
     inputs: NDArray[np.float32]
     codes: Codes
     weights: Floats | None
     max_fpr: float
+    event: int = 1
 
     def judge(self, replicas: Replicas, frozen: NDArray[np.bool_]) -> Floats:
         """The merit of each replica, NaN where a score is not finite and for those that are frozen."""
@@ -52,9 +53,9 @@ class Validation:
         if not np.isfinite(scores).all():
             return float("nan")
         if scores.ndim == 1:
-            return partial_auc(self.codes, scores, self.max_fpr, sample_weight=self.weights)
-        each = log_posterior(loss, scores)[np.arange(len(scores)), self.codes]
-        return float(np.average(each, weights=self.weights))
+            signed = scores if self.event == 1 else -scores
+            return partial_auc(self.codes == self.event, signed, self.max_fpr, sample_weight=self.weights)
+        return mean_log_probability(loss, scores, self.codes, self.weights)
 
     def scored(self, scores: NDArray[Any]) -> ScoredRows:
         """The rows that count, with their scores."""
@@ -64,11 +65,19 @@ class Validation:
         return ScoredRows(scores[kept], self.codes[kept], self.weights[kept])
 
 
+def mean_log_probability(loss: Loss, scores: NDArray[Any], codes: Codes, weights: Floats | None) -> float:
+    """Of the true class through the link of the loss; NaN where a score is not finite."""
+    if not np.isfinite(scores).all():
+        return float("nan")
+    each = log_posterior(loss, scores)[np.arange(len(scores)), codes]
+    return float(np.average(each, weights=weights))
+
+
 def hold_out(
     codes: Codes, early_stopping: Any, fraction: float, random: np.random.RandomState
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
     """Rows for training and for validation, class by class at random; None where nothing is held out."""
-    if early_stopping is False:
+    if early_stopping != "auto" and not early_stopping:
         return None
     counts = np.bincount(codes)
     held = np.floor(fraction * counts).astype(np.int64)

@@ -47,4 +47,6 @@ def _said(scored: Scored) -> str:
     lines = [f"{scored.out}: {scored.rows:,} rows, {scored.alerts:,} alerts ({share:.3%})"]
     for name, count in scored.unknown.items():
         lines.append(f"{name}: {count:,} values that training did not have, scored as missing")
+    for name, count in scored.infinite.items():
+        lines.append(f"{name}: {count:,} infinite values, scored as missing")
     return "\n".join(lines)

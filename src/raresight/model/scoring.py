@@ -6,6 +6,7 @@ Memory does not grow with the file: one batch is read, coded, scored and written
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,12 +46,15 @@ class Scored:
         alerts: How many of them raise an alert.
         unknown: For each categorical column in which they occurred, how many values were not among those
             of training; they are scored as missing.
+        infinite: For each column of numbers in which they occurred, how many values were infinite; so are
+            they.
     """
 
     out: Path
     rows: int
     alerts: int
     unknown: Mapping[str, int]
+    infinite: Mapping[str, int]
 
 
 def score_file(
@@ -75,7 +79,7 @@ def score_file(
         batch_rows: Rows at a time.
 
     Returns:
-        The counts of rows, alerts and unknown categories.
+        The counts of rows, alerts, unknown categories and infinite values.
 
     A fitted model in three lines:
 
@@ -93,21 +97,21 @@ def score_file(
     columns = list(dict.fromkeys([*used, *kept]))
     batches = open_batches(source, columns=columns, strings=columns, rows=batch_rows)
     rows = alerts = 0
-    unknown: dict[str, int] = {}
+    unknown: Counter[str] = Counter()
+    infinite: Counter[str] = Counter()
     with _unfinished(target) as path, _Writer(path, target.suffix.lower()) as writer:
         for batch in batches:
             scores, raised = _scored_batch(model, batch, kept, rows)
             writer.write(scores)
-            for name, count in model.schema.unknown_counts(batch).items():
-                if count:
-                    unknown[name] = unknown.get(name, 0) + count
+            unknown.update(model.schema.unknown_counts(batch))
+            infinite.update(model.schema.infinite_counts(batch))
             rows += batch.num_rows
             alerts += raised
             if listener is not None:
                 listener(ScoringProgress(rows, int(batches.bytes_read), int(batches.total_bytes)))
         if not rows:
             raise ValueError(f"{_named(source)} has no rows to score")
-    return Scored(target, rows, alerts, unknown)
+    return Scored(target, rows, alerts, dict(+unknown), dict(+infinite))
 
 
 def _scored_batch(model: Model, batch: Any, kept: Sequence[str], first_row: int) -> tuple[Any, int]:

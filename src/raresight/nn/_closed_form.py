@@ -16,14 +16,13 @@ import torch
 
 from ..losses import Loss
 from ..losses._torch_ops import TorchOps
-from .kernels import has_triton
+from .kernels import SCORE_TYPES, has_triton
 from .loss_parameters import MOST_CLASSES, Row, cached_row
 
 Tensor = torch.Tensor
 Scale = float | Tensor
 
 _PIECE = 1 << 17
-_KERNEL_SCORES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def _evaluate(
 
 def _kernel_row(z: Tensor, task: Task) -> Row | None:
     """The loss as numbers on the device where the kernel can do the task; None where it cannot."""
-    if not z.is_cuda or z.dtype not in _KERNEL_SCORES or task.labels == "shares" or not has_triton():
+    if not z.is_cuda or z.dtype not in SCORE_TYPES or task.labels == "shares" or not has_triton():
         return None
     outputs = z.shape[TorchOps.class_axis(z)] if task.has_class_axis else 1
     if z.numel() == 0 or outputs > MOST_CLASSES:

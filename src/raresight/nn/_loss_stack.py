@@ -13,7 +13,7 @@ import torch
 from ..losses._torch_ops import TorchOps
 from ..losses.margin import class_margin
 from ._loss_rows import phi
-from .kernels import has_triton
+from .kernels import SCORE_TYPES, has_triton
 from .loss_parameters import MOST_CLASSES, SHAPE_NUMBERS, Kind
 
 Tensor = torch.Tensor
@@ -22,7 +22,6 @@ Groups = tuple[tuple[Kind, bool, Tensor, Tensor], ...]
 __all__ = ["StackLosses"]
 
 _NAN = float("nan")
-_KERNEL_SCORES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class StackLosses(torch.autograd.Function):
@@ -67,7 +66,7 @@ class StackLosses(torch.autograd.Function):
 
 
 def _runs_in_a_kernel(scores: Tensor) -> bool:
-    if torch.compiler.is_compiling() or not scores.is_cuda or scores.dtype not in _KERNEL_SCORES:
+    if torch.compiler.is_compiling() or not scores.is_cuda or scores.dtype not in SCORE_TYPES:
         return False
     return has_triton() and (scores.ndim == 2 or scores.shape[2] <= MOST_CLASSES)
 

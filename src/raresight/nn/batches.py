@@ -35,6 +35,9 @@ __all__ = [
     "steps_of",
 ]
 
+# Moves by up to twice of it are kept in 16 bits.
+_MOST_PADDING = 2**14 - 1
+
 
 class EpochDraws(NamedTuple):
     """What is random in an epoch, for each of the U different seeds.
@@ -272,6 +275,8 @@ class ImageRows(RowSource):
                 f"above 0, but they are {tuple(mean)} and {tuple(std)}"
             )
         padding = whole_number("padding", padding, least=0)
+        if padding > _MOST_PADDING:
+            raise ValueError(f"padding must be at most {_MOST_PADDING}, but is {padding}")
         self.labels = as_labels(y, len(values))
         self.weights = as_weights(weights, len(values))
         self.pixels = torch.from_numpy(np.array(values, order="C"))
@@ -285,6 +290,7 @@ class ImageRows(RowSource):
         """The training images of a task, or all, normalised by their own means and deviations."""
         chosen = images
         if task is not None:
+            _check_task(images, task)
             pixels = images.pixels[task.indices]
             names = tuple(str(label) for label in range(len(task.class_counts)))
             chosen = Images(pixels, task.labels, names)
@@ -399,3 +405,12 @@ def _scaled(
     rows = TableRows.__new__(TableRows)
     rows._take(scaled, y, weights, scaling)
     return rows
+
+
+def _check_task(images: Images, task: Imbalanced) -> None:
+    """An error where a task is not one of these images."""
+    labels = np.full(len(images.labels), -1)
+    rows, found = task.relabel(images.labels)
+    labels[rows] = found
+    if task.indices.max() >= len(labels) or not np.array_equal(labels[task.indices], task.labels):
+        raise ValueError("the task is one of other images: its rows and labels are not those of these")

@@ -28,6 +28,8 @@ __all__ = ["Course", "Failure", "deterministic", "underway"]
 class Failure:
     """Why and when a replica was frozen; epoch and step count from 1, the step within its epoch.
 
+    `is_spoilt` says that its weights are not finite, or give no scores.
+
     >>> str(Failure("gradient", 3, 17)), Failure("gradient", 3, 17).outcome
     ('gradient not finite at epoch 3, step 17', 'frozen with the weights of before')
     """
@@ -35,6 +37,7 @@ class Failure:
     reason: str
     epoch: int
     step: int
+    is_spoilt: bool = False
 
     def __str__(self) -> str:
         return f"{self.reason} not finite at epoch {self.epoch}, step {self.step}"
@@ -42,8 +45,7 @@ class Failure:
     @property
     def outcome(self) -> str:
         """Which weights the replica has."""
-        is_late = self.reason == "scores"
-        return "its last step spoilt the weights" if is_late else "frozen with the weights of before"
+        return "its last step spoilt the weights" if self.is_spoilt else "frozen with the weights of before"
 
 
 @contextmanager
@@ -119,11 +121,14 @@ class Course:
     def failures(self) -> dict[int, Failure]:
         """What befell the replicas that are frozen, by their numbers."""
         found = {}
+        # A step may overflow in its very update: what the next one then freezes is of no use.
+        is_sound = self.step.optimiser.weights.isfinite().all(1).tolist()
         for k, (at, reason) in enumerate(zip(self.step.frozen_at.tolist(), self.step.reason.tolist())):
             if reason:
                 # Scores are looked at once the step is done.
-                epoch, step = divmod(at - (REASONS[reason] == "scores"), self.step.steps)
-                found[k] = Failure(REASONS[reason], epoch + 1, step + 1)
+                is_late = REASONS[reason] == "scores"
+                epoch, step = divmod(at - is_late, self.step.steps)
+                found[k] = Failure(REASONS[reason], epoch + 1, step + 1, is_late or not is_sound[k])
         return found
 
     @torch.no_grad()
@@ -151,7 +156,8 @@ class Course:
         self._place.save(checkpoint, metadata)
 
     def close(self) -> None:
-        """Let go of the journal."""
+        """Let go of the journal; the net is left as it is to be used, not trained."""
+        self._replicas.net.eval()
         if self._journal is not None:
             self._journal.close()
 

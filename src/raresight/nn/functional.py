@@ -31,6 +31,7 @@ from ._closed_form import ClosedForm, Scale, Task
 __all__ = [
     "Options",
     "alpha_loss",
+    "can_look",
     "ce_loss",
     "erf_loss",
     "focal_loss",
@@ -127,7 +128,7 @@ def _check_weights(*weights: Tensor | None) -> None:
             raise ValueError("a weight requires a gradient, which these losses do not give; detach it")
 
 
-def _can_look(tensor: Tensor) -> bool:
+def can_look(tensor: Tensor) -> bool:
     """Whether values may be looked at: on another device that would wait, in a graph it cannot."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
@@ -179,7 +180,7 @@ def _binary(
         weight = kept.to(input.dtype) if weight is None else weight * kept
         count = kept.sum().clamp(min=1)
     labels = _label_kind(target, soft_targets)
-    if _can_look(target):
+    if can_look(target):
         _check_labels(target, labels)
     negative = None
     if label_smoothing or pos_weight is not None:
@@ -196,7 +197,7 @@ def _binary(
 def _label_kind(target: Tensor, soft_targets: bool | None) -> str:
     if not target.is_floating_point() or soft_targets is False:
         return "hard"
-    return "look" if soft_targets is None and _can_look(target) else "soft"
+    return "look" if soft_targets is None and can_look(target) else "soft"
 
 
 def _check_labels(target: Tensor, labels: str) -> None:
@@ -245,7 +246,7 @@ def _classes(
     if ignore_index is not None:
         kept = target != ignore_index
         target, input = torch.where(kept, target, 0), torch.where(kept.unsqueeze(axis), input, 0)
-    if _can_look(target) and target.numel():
+    if can_look(target) and target.numel():
         wrong = (target < 0) | (target >= n_classes)
         if wrong.any():
             raise ValueError(

@@ -14,7 +14,7 @@ from ..losses import Loss, parse
 from ..losses._inputs import locate
 from ..losses._torch_ops import TorchOps
 from ._loss_stack import StackLosses
-from .functional import loss_with_logits
+from .functional import can_look, loss_with_logits
 from .loss_parameters import Encoded, Kind, encode, table
 
 __all__ = ["LossTable"]
@@ -201,17 +201,12 @@ class LossTable(torch.nn.Module):
             raise ValueError(
                 f"row_weights must have shape ({n},) or ({replicas}, {n}), got {tuple(row_weights.shape)}"
             )
-        if _can_look(labels) and labels.dtype != torch.bool:
+        if can_look(labels) and labels.dtype != torch.bool:
             wrong = (labels < 0) | (labels.long() >= max(outputs, 2))
             if wrong.any():
                 raise ValueError(
                     f"labels must lie in 0..{max(outputs, 2) - 1}: {locate(wrong, labels, 'labels')}"
                 )
-
-
-def _can_look(tensor: Tensor) -> bool:
-    """Whether values may be looked at: on another device that would wait, in a graph it cannot."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _check_fit(loss: Loss, place: int, outputs: int) -> None:

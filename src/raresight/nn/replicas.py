@@ -39,7 +39,7 @@ class Replicas:
         net: Called as `net(replicas=K, seeds=seeds)`: builds the stack, such as `partial(MLP, 30)` or
             `partial(resnet_cifar, 32)`.
         losses: One a replica, as objects or texts.
-        seeds: One a replica, whole numbers of at least 0 and below 2**64, which decide its first weights and
+        seeds: One a replica, whole numbers of at least 0 and below 2**32, which decide its first weights and
             its batches; 0 to K-1 unless given. Replicas with the same seed start alike and see the same
             batches.
 
@@ -267,9 +267,11 @@ class Replicas:
             part = source.part
         else:
             values = x if isinstance(x, Tensor) else as_array(x, "x")
-            if values.ndim < 2 or not len(values):
+            axes = 1 + self.net.row_axes
+            if values.ndim != axes or not len(values):
                 raise ValueError(
-                    f"x must hold at least one row, with rows first, but has shape {tuple(values.shape)}"
+                    f"x must hold at least one row, with rows first and {axes} axes in all, but has shape "
+                    f"{tuple(values.shape)}"
                 )
             rows, row_numbers = len(values), math.prod(values.shape[1:])
 

@@ -16,7 +16,9 @@ __all__ = ["as_array", "as_labels", "as_table", "as_weights", "digest_of", "row_
 def as_array(values: ArrayLike | Tensor, name: str) -> NDArray[Any]:
     """Numbers as an array, which may be the caller's own."""
     if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu()
+        # NumPy has no bfloat16, and float32 holds all of its values.
+        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     array = np.asarray(values)
     if array.dtype == object and array.size:
         raise TypeError(f"{name} must hold numbers, but holds objects such as {array.flat[0]!r}")

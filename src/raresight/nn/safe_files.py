@@ -19,12 +19,18 @@ UNFINISHED = ".unfinished"
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
     """Write tensors as a safetensors file, in place of an earlier one."""
     save_file = _safetensors("torch").save_file
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file in it")
     unfinished = path.with_name(path.name + UNFINISHED)
+    # safetensors makes files that nobody else may read: they get the rights that any new file has here.
+    unfinished.write_bytes(b"")
+    rights = unfinished.stat().st_mode
     save_file(
         {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
         str(unfinished),
         dict(metadata),
     )
+    unfinished.chmod(rights)
     _put_in_place(unfinished, path)
 
 

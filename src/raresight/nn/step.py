@@ -101,11 +101,13 @@ class TrainingStep:
         """All steps of an epoch (from 0)."""
         self._prepare(epoch)
         self._net.train()
-        if self._device.type == "cuda" and self._recipe.cuda_graph and self._replay is None:
-            self._replay = record_graph(self._step, self._state(), self._device)
-        step = self._replay or self._step
-        for _ in range(self.steps):
-            step()
+        # Whoever trains within a `no_grad` means something else by it.
+        with torch.enable_grad():
+            if self._device.type == "cuda" and self._recipe.cuda_graph and self._replay is None:
+                self._replay = record_graph(self._step, self._state(), self._device)
+            step = self._replay or self._step
+            for _ in range(self.steps):
+                step()
 
     @torch.no_grad()
     def give_up(self, broken: Tensor) -> None:

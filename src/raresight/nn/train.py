@@ -99,7 +99,7 @@ def train(
         >>> [row["epoch"] for row in result.last], result.best[0]["roc_auc"] > 0.8
         ([5, 5], True)
     """
-    _check_arguments(replicas, recipe, checkpoint_every)
+    _check_arguments(replicas, recipe, checkpoint_every, folder, device)
     if keep not in ("last", "best"):
         raise ValueError(f"keep must be 'last' or 'best', but is {keep!r}")
     if keep == "best" and evaluation is None:
@@ -264,7 +264,7 @@ class _Run:
         )
 
 
-def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any) -> None:
+def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: Any, device: Any) -> None:
     if not isinstance(replicas, Replicas):
         raise TypeError(
             "train needs Replicas, such as Replicas(partial(MLP, 30), losses), but got a "
@@ -278,6 +278,10 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any) -> None:
         raise ValueError(
             f"checkpoint_every must be a whole number of at least 1, but is {checkpoint_every!r}"
         )
+    if folder is not None and (not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder)):
+        raise TypeError(f"folder must be the path of a folder, or None for none, but is {folder!r}")
+    if device is not None and torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {device!r}, but there is no GPU that this PyTorch could use")
 
 
 def _check_fit(replicas: Replicas, rows: RowSource, name: str) -> None:

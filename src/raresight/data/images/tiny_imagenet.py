@@ -40,6 +40,9 @@ def read_tiny_imagenet(folder: str | Path, *, complete: bool = True) -> ImageSet
     _import_pillow()
     home = find_folder(folder, "tiny-imagenet-200", "wnids.txt", "unpack tiny-imagenet-200.zip")
     classes = tuple(sorted(read_lines(home / "wnids.txt")))
+    if len(set(classes)) != len(classes):
+        twice = next(name for name in classes if classes.count(name) > 1)
+        raise ValueError(f"{home / 'wnids.txt'} names the class {twice} twice")
     if complete and len(classes) != 200:
         raise ValueError(f"{home / 'wnids.txt'} names {len(classes)} classes, but the set has 200")
     words = dict(line.split("\t", 1) for line in read_lines(home / "words.txt") if "\t" in line)

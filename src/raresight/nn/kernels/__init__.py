@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib.util import find_spec
 
-__all__ = ["has_triton"]
+import torch
+
+__all__ = ["SCORE_TYPES", "has_triton"]
+
+SCORE_TYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""Of scores that the loss kernels take."""
 
 
 @lru_cache(maxsize=1)

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -29,7 +30,8 @@ __all__ = [
 ]
 
 # Seeds that torch's generators take.
-_SEEDS = 2**64
+# torch's generators look at 32 bits of a seed: two that differ above them would start alike.
+_SEEDS = 2**32
 
 
 def whole_number(name: str, value: Any, *, least: int = 1) -> int:
@@ -56,9 +58,23 @@ def checked_seeds(seeds: Any) -> tuple[int, ...]:
         if number is None or isinstance(seed, bool):
             raise TypeError(f"seeds must be whole numbers, but one is {seed!r}")
         if not 0 <= number < _SEEDS:
-            raise ValueError(f"seeds must be at least 0 and below 2**64, but one is {number}")
+            raise ValueError(f"seeds must be at least 0 and below 2**32, but one is {number}")
         found.append(number)
     return tuple(found)
+
+
+def _bools(name: str, given: Any, replicas: int) -> tuple[bool, ...]:
+    """One bool a replica, given for each or for all."""
+    if isinstance(given, (bool, np.bool_)):
+        return (bool(given),) * replicas
+    found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    if not all(isinstance(entry, (bool, np.bool_)) for entry in found):
+        raise TypeError(f"{name} must be a bool, or one for each replica, but is {given!r}")
+    if len(found) != replicas:
+        raise ValueError(
+            f"{name} has {len(found)} for {replicas} replicas: give one bool for each or for all"
+        )
+    return tuple(map(bool, found))
 
 
 class ReplicaLayer(nn.Module, ABC):
@@ -82,6 +98,8 @@ class ReplicaNet(nn.Module, ABC):
 
     head: Linear
     members: int = 1
+    row_axes: int = 1
+    """Of one row: 1 for a table's, 3 for an image."""
 
     def __init__(
         self,
@@ -96,11 +114,7 @@ class ReplicaNet(nn.Module, ABC):
         self.seeds = tuple(range(replicas)) if seeds is None else checked_seeds(seeds)
         if len(self.seeds) != replicas:
             raise ValueError(f"{len(self.seeds)} seeds were given for {replicas} replicas: give one for each")
-        self.cosine = (cosine,) * replicas if isinstance(cosine, bool) else tuple(map(bool, cosine))
-        if len(self.cosine) != replicas:
-            raise ValueError(
-                f"cosine has {len(self.cosine)} for {replicas} replicas: give one bool for each or for all"
-            )
+        self.cosine = _bools("cosine", cosine, replicas)
 
     def reset_parameters(self) -> None:
         """Draw the first weights: each replica by its own generator, layer by layer in the order of building.

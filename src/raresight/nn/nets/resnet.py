@@ -54,6 +54,8 @@ def resnet_cifar(
 class ResNet(ReplicaNet):
     """Stem, three stages, mean over places, head; built by `resnet_cifar`."""
 
+    row_axes = 3
+
     def __init__(
         self,
         blocks: int,

@@ -1,0 +1,137 @@
+"""How long nets are trained where positives are too few to hold some out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+from deep.deep_tables import ring_table
+from raresight.deep import DeepClassifier
+from raresight.deep.cross_fit import PARTS, parts_of
+from raresight.deep.settings import default_epochs
+from raresight.metrics import partial_auc
+
+SMALL = {"net": "mlp", "random_state": 0, "n_jobs": 1}
+
+
+def rare_table(count, seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(count, 8))
+    eta = 6.3 - 1.5 * X[:, 0] - X[:, 1] + 0.5 * X[:, 2] - X[:, 3] * X[:, 4]
+    return X, random.random(count) < 1 / (1 + np.exp(eta))
+
+
+def test_parts_have_rows_of_every_class():
+    codes = np.repeat([0, 1, 2], [50, 7, 23])
+    parts = parts_of(codes, np.random.RandomState(0))
+    assert set(parts) == set(range(PARTS))
+    for k, count in enumerate((50, 7, 23)):
+        sizes = np.bincount(parts[codes == k], minlength=PARTS)
+        assert sizes.sum() == count
+        assert sizes.max() - sizes.min() <= 1
+    assert parts_of(np.repeat([0, 1], [9, 3]), np.random.RandomState(0)).max() == 2
+    assert parts_of(np.repeat([0, 1], [9, 1]), np.random.RandomState(0)) is None
+
+
+def test_few_positives_are_not_learnt_by_heart():
+    """A net of 100 epochs is worse than the constant share of positives here, by a factor of two and more."""
+    X, y = rare_table(2000, 0)
+    assert y.sum() < 50
+    rows, labels = rare_table(30_000, 1)
+    constant = log_loss(labels, np.full(len(labels), labels.mean()))
+
+    def log_loss_of(**options):
+        model = DeepClassifier(**SMALL, **options).fit(X, y)
+        return log_loss(labels, model.predict_proba(rows)[:, 1]), model
+
+    chosen, model = log_loss_of()
+    assert 1 <= model.n_epochs_ <= 20
+    assert model.best_epochs_ == (model.n_epochs_,)
+    assert model.validation_scores_ is None
+    assert chosen < 0.95 * constant
+    assert log_loss_of(max_epochs=100, early_stopping=False)[0] > 1.5 * constant
+    # `max_epochs` is the most there may be.
+    assert log_loss_of(max_epochs=1)[1].n_epochs_ == 1
+
+
+def test_the_choice_is_that_of_the_seed():
+    X, y = rare_table(800, 3)
+    found = [DeepClassifier(**SMALL, width=16).fit(X, y) for _ in range(2)]
+    assert np.array_equal(*(model.predict_proba(X) for model in found))
+    weighted = DeepClassifier(**SMALL, width=16).fit(X, y, np.ones(len(y)))
+    assert weighted.n_epochs_ == found[0].n_epochs_
+
+
+def test_without_a_choice_epochs_are_few():
+    X, y = rare_table(800, 3)
+    model = DeepClassifier(**SMALL, width=16, early_stopping=False).fit(X, y)
+    assert model.n_epochs_ == default_epochs("mlp", False) == 5
+    alone = np.arange(len(y)) == 7
+    assert DeepClassifier(**SMALL, width=16).fit(X, alone).n_epochs_ == 5  # one positive cannot take turns
+
+
+def test_several_classes_take_turns_too():
+    X, _ = ring_table(400)
+    y = np.digitize(X[:, 0], [-1.5, 1.6])
+    assert np.bincount(y).min() < 50
+    model = DeepClassifier(**SMALL, width=16, max_epochs=30).fit(X, y)
+    assert 1 < model.n_epochs_ <= 30
+    assert np.bincount(model.predict(X)).min() > 0
+
+
+@pytest.mark.parametrize("rare", ["a", "z"])
+def test_the_rarer_class_is_the_event_of_early_stopping(rare):
+    """Whichever comes last in sorted order."""
+    X, y = ring_table(2000)
+    valid, labels = ring_table(1500, seed=1)
+
+    def names(flags):
+        return np.where(flags, rare, "m")
+
+    model = DeepClassifier("crossentropy", max_epochs=4, max_fpr=0.1, width=16, **SMALL)
+    model.fit(X, names(y), eval_set=(valid, names(labels)))
+    score = model.decision_function(valid) * (1 if rare == "z" else -1)
+    expected = partial_auc(labels, score, 0.1)
+    assert model.validation_scores_["crossentropy"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_balanced_weights_count_rows_by_their_weights():
+    X, y = ring_table(600)
+    w = np.where(y, 5, 1)
+    options = {**SMALL, "width": 16, "max_epochs": 2, "early_stopping": False, "class_weight": "balanced"}
+    weighted = DeepClassifier(**options).fit(X, y, w)
+    repeated = DeepClassifier(**options).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    assert weighted.loss_.weights == pytest.approx(repeated.loss_.weights, rel=1e-12)
+    assert DeepClassifier(**options).fit(X, y, 1e300 * w).loss_.weights == pytest.approx(
+        weighted.loss_.weights
+    )
+
+
+def test_a_saved_model_can_be_read_by_others(tmp_path):
+    X, y = ring_table(300)
+    DeepClassifier(**SMALL, width=16, max_epochs=1, early_stopping=False).fit(X, y).save(tmp_path / "model")
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    for path in (tmp_path / "model").iterdir():
+        assert path.stat().st_mode == plain.stat().st_mode, path
+
+
+def test_labels_in_a_column_of_objects():
+    X, y = ring_table(300)
+    options = {**SMALL, "width": 16, "max_epochs": 1, "early_stopping": False}
+    plain = DeepClassifier(**options).fit(X, y.astype(int))
+    objects = DeepClassifier(**options).fit(X, y.astype(int).astype(object))
+    assert objects.classes_.tolist() == [0, 1]
+    assert np.array_equal(plain.predict_proba(X), objects.predict_proba(X))
+    wrong = np.empty(len(y), dtype=object)
+    wrong[:] = [(1, 2)] * len(y)
+    with pytest.raises(
+        ValueError, match="y holds objects of type tuple: labels must be numbers, bools or text"
+    ):
+        DeepClassifier(**options).fit(X, wrong)
+    for stop in (0, 1, "yes"):
+        with pytest.raises(ValueError, match="early_stopping must be 'auto', True or False"):
+            DeepClassifier(**SMALL, early_stopping=stop).fit(X, y)
+    with pytest.raises(ValueError, match="device is 'cpu:7', but there is one CPU"):
+        DeepClassifier(**SMALL, device="cpu:7").fit(X, y)
