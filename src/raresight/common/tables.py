@@ -48,8 +48,8 @@ def read_table(
     kind = type(X)
     if kind.__module__.startswith("polars") and kind.__name__ == "LazyFrame":
         raise TypeError("X is a polars LazyFrame, which holds no rows yet: pass X.collect()")
-    if kind.__module__.startswith("pyarrow"):
-        raise TypeError(f"X is a pyarrow {kind.__name__}: pass X.to_pandas(), or polars.from_arrow(X)")
+    if kind.__module__.startswith("pyarrow") and hasattr(X, "to_pandas"):
+        X = X.to_pandas()
     if is_frame(X):
         frame = _as_pandas(X)
         if not frame.columns.is_unique:
