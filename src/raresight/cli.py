@@ -278,7 +278,11 @@ def paper(
     ] = None,
     stack: Annotated[int | None, typer.Option(help="nets: the most that are trained as one.")] = None,
     results_only: Annotated[
-        bool, typer.Option("--results-only", help="fraud and nets: train nothing, show the results at hand.")
+        bool,
+        typer.Option(
+            "--results-only",
+            help="fraud and nets: train nothing, show the results at hand; fraud needs --data all the same.",
+        ),
     ] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="nets: only print how many are trained and how long it takes.")
