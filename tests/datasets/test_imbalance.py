@@ -144,7 +144,7 @@ def test_profiles_keep_within_what_classes_have():
         (lambda: halves([0, 0], 0.5, 0), "at least 2 categories"),
         (lambda: halves([0.0, 1.0], 0.5, 0), "whole numbers"),
         (lambda: halves([-1, 1], 0.5, 0), "negative"),
-        (lambda: halves(np.arange(2).repeat(10), 0.01, 0), "rho must be at least 0.1"),
+        (lambda: halves(np.arange(2).repeat(10), 0.01, 0), "one, the least, is rho = 0.1"),
         (lambda: step(np.arange(2).repeat(10), 0.01), "leaves class 1 without a row"),
         (lambda: exponential([0, 2], 0.5), "0 to K-1"),
         (lambda: pair([0, 1], 0, 0, 0.5), "two categories"),

@@ -313,9 +313,12 @@ def test_float64_only_where_it_is_needed():
     assert schema_of([1e10 * (row % 2) for row in range(50)]).dtype == np.float32
 
 
-def test_a_value_beyond_float32_is_missing():
+def test_a_value_beyond_float32_is_its_largest_number():
     schema = schema_of([0.5 * (row % 4) for row in range(50)])
-    assert np.isnan(matrix_of(schema, [1e300])).all()
+    largest = np.finfo(np.float32).max
+    found = matrix_of(schema, [1e300, -1e39, float("inf"), 3.0])
+    assert found[[0, 1, 3]].tolist() == [largest, -largest, 3.0]
+    assert np.isnan(found[2])
 
 
 TRAINING = pa.table(
