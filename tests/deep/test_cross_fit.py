@@ -9,6 +9,7 @@ from sklearn.metrics import log_loss
 from deep.deep_tables import ring_table
 from raresight.deep import DeepClassifier
 from raresight.deep.cross_fit import PARTS, parts_of
+from raresight.deep.fitting import DivergedWarning
 from raresight.deep.settings import default_epochs
 from raresight.metrics import partial_auc
 
@@ -53,6 +54,25 @@ def test_few_positives_are_not_learnt_by_heart():
     assert log_loss_of(max_epochs=100, early_stopping=False)[0] > 1.5 * constant
     # `max_epochs` is the most there may be.
     assert log_loss_of(max_epochs=1)[1].n_epochs_ == 1
+
+
+def test_parts_that_overfit_early_still_count():
+    """Six positives: some parts are at their best after one epoch, others improve for thirty."""
+    random = np.random.default_rng(0)
+    y = np.zeros(300, int)
+    y[random.choice(300, 6, replace=False)] = 1
+    X = random.normal(size=(300, 10))
+    X[:, :2] += y[:, None]
+    assert DeepClassifier("crossentropy", **SMALL).fit(X, y).n_epochs_ <= 8
+
+
+def test_nets_that_diverge_while_epochs_are_chosen_are_told():
+    X, y = rare_table(800, 3)
+    with pytest.warns() as told:  # of the model itself, too, which is no better
+        DeepClassifier("crossentropy", **SMALL, width=16, learning_rate=1e6, warmup_epochs=1).fit(X, y)
+    messages = [str(one.message) for one in told if one.category is DivergedWarning]
+    assert "nets that choose the number of epochs failed" in messages[0]
+    assert len(messages) == 2
 
 
 def test_the_choice_is_that_of_the_seed():

@@ -32,6 +32,17 @@ def test_arrow_tables_are_taken_with_names_and_categories():
     assert np.array_equal(named.predict_proba(table), same.predict_proba(table.to_pandas()))
 
 
+def test_truth_values_and_nulls_of_arrow_are_numbers():
+    columns, y = columns_of()
+    flags = [True, None, False, True] * 50
+    table = pa.table({"amount": columns["amount"], "flag": pa.array(flags), "empty": pa.array([None] * 200)})
+    frame = polars.from_arrow(table)
+    found = [DeepClassifier(**OPTIONS).fit(X, y).predict_proba(X) for X in (table, frame)]
+    assert np.array_equal(*found)
+    batch = table.to_batches()[0]
+    assert np.array_equal(DeepClassifier(**OPTIONS).fit(batch, y).predict_proba(batch), found[0])
+
+
 def test_a_lazy_frame_is_refused_in_words():
     columns, y = columns_of()
     with pytest.raises(TypeError, match=r"a polars LazyFrame, which holds no rows yet: pass X\.collect\(\)"):

@@ -218,3 +218,11 @@ def test_labels_at_the_ends_of_their_type(labels):
     assert model.classes_.tolist() == labels
     assert model.classes_.dtype == kind
     assert (model.coef_ == LinearClassifier().fit(X, y).coef_).all()
+
+
+def test_labels_in_a_column_of_objects():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.array([0, 1] * 30)
+    plain, objects = (LinearClassifier("crossentropy").fit(X, labels) for labels in (y, y.astype(object)))
+    assert objects.classes_.tolist() == [0, 1]
+    assert np.array_equal(plain.coef_, objects.coef_)

@@ -79,6 +79,13 @@ def test_wrong_arguments():
             ValueError, match="device is 'cuda', but there is no GPU that this PyTorch could use"
         ):
             train(replicas, data, RECIPE, device="cuda", progress=False)
+    for device in ("gpu", "", 3.5):
+        with pytest.raises(ValueError, match="device must be one such as 'cpu' or 'cuda', but is"):
+            train(replicas, data, RECIPE, device=device, progress=False)
+    with pytest.raises(
+        ValueError, match="checkpoint_every must be a whole number of at least 1, but is True"
+    ):
+        train(replicas, data, RECIPE, checkpoint_every=True, progress=False)
     for cosine in ("ab", 1, (True, 0)):
         with pytest.raises(TypeError, match="cosine must be a bool, or one for each replica, but is"):
             MLP(4, cosine=cosine, replicas=2)

@@ -130,6 +130,7 @@ def test_a_replica_that_diverges_keeps_an_epoch_of_before():
     )
     replicas, result = trained(recipe, replicas_of(losses, seeds), keep="best")
     assert "epoch 4" in result.frozen[2]
+    assert result.frozen[2].endswith("it has the weights of epoch 3")
     assert result.best[2]["epoch"] == 3
     shorter, _ = trained(replace(recipe, epochs=3), replicas_of(losses, seeds))
     assert_same(weights_of(replicas, 2), weights_of(shorter, 2))
@@ -139,6 +140,7 @@ def test_a_replica_that_diverges_at_once_has_the_weights_it_began_with():
     recipe = replace(RECIPE, epochs=2, lr=(0.03, 1e30, 0.03, 0.03), clip=None)
     replicas, result = trained(recipe, keep="best")
     assert result.best[1] is None
+    assert result.frozen[1].endswith("it has the weights it began with")
     assert_same(weights_of(replicas, 1), weights_of(replicas_of(), 1))
 
 
@@ -158,6 +160,14 @@ def test_statistics_of_images_are_kept_as_well():
     kept, result = run(4, keep="best")
     for k, row in enumerate(result.best):
         assert_same(weights_of(kept, k), weights_of(run(row["epoch"])[0], k))
+
+
+def test_a_folder_of_which_no_epoch_was_judged_is_refused(tmp_path):
+    recipe = replace(RECIPE, evaluate_every=5)
+    with pytest.raises(OSError, match="the disk is gone"):
+        trained(recipe, data=FailingRows(*DATA, epochs=3), folder=tmp_path, keep="best")
+    with pytest.raises(ValueError, match="keep='best' of which no epoch was judged yet"):
+        replicas_of().load_weights(tmp_path)
 
 
 def test_wrong_words():

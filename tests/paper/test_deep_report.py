@@ -287,6 +287,26 @@ def test_a_longer_size_that_is_begun_is_listed(tmp_path):
     assert not old.exists()
 
 
+@pytest.mark.parametrize("frozen", ["TBL+LA", None])
+def test_curves_are_drawn_of_what_came_to_its_end(tmp_path, frozen):
+    """Of all methods but one, or of none: then there is no figure."""
+    cell, full = EXPERIMENTS["table2"].cells[0], replace(SHORT, size=SIZES["full"])
+    trials = cell_trials(EXPERIMENTS["table2"], cell, full, {})["paper"]
+    made = [record(trial, 0.8) for trial in trials]
+    for one_record in made:
+        if frozen in (None, one_record["trial"]["method"]):
+            one_record["frozen"] = "loss not finite"
+    # One was judged more seldom.
+    made[0]["curve"] = {name: column[-1:] for name, column in made[0]["curve"].items()}
+    add_records(journal_path(tmp_path / "deep", "table2", "cifar10"), made)
+    names = [path.name for path in reproduce("table2", tmp_path)]
+    assert ("table2-cifar10-epochs.svg" in names) == (frozen is not None)
+    if frozen is not None:
+        drawn = (tmp_path / "table2-cifar10-epochs.svg").read_text()
+        assert "means of 3 trainings" in drawn
+        assert "TBL+LA" not in drawn
+
+
 def test_what_is_missing_is_listed(tmp_path):
     with pytest.raises(
         ValueError, match=r"table4 has no complete cell yet; missing are exponential, rho 0\.01: 45 of 45"

@@ -246,6 +246,11 @@ def _without(name):
             "the columns of its curve are not equally long",
         ),
         (_without("trial"), "'trial'"),
+        (lambda whole: {**whole, "clip": None}, "its curve or its clip are no numbers"),
+        (
+            lambda whole: {**whole, "curve": {**whole["curve"], "test_brier": ["a", "b", "c"]}},
+            "its curve or its clip are no numbers",
+        ),
     ],
 )
 def test_a_record_that_tables_could_not_use_is_named(tmp_path, spoil, words):

@@ -30,12 +30,12 @@ def read_targets(y: Any, owner: str) -> Array:
             some = labels[text.argmax()], labels[text.argmin()]
             raise ValueError(f"y mixes text and other values, such as {some[0]!r} and {some[1]!r}")
         if not text.any():
-            labels = _plain_numbers(labels)
+            labels = plain_numbers(labels)
     check_classification_targets(labels)
     return np.asarray(labels)
 
 
-def _plain_numbers(labels: Array) -> Array:
+def plain_numbers(labels: Array) -> Array:
     """Labels of a column of objects, such as whole numbers or bools, as what they are."""
     found = np.array(labels.tolist())
     if found.ndim != 1 or found.dtype.kind not in "biuf":

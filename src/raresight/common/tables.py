@@ -48,8 +48,8 @@ def read_table(
     kind = type(X)
     if kind.__module__.startswith("polars") and kind.__name__ == "LazyFrame":
         raise TypeError("X is a polars LazyFrame, which holds no rows yet: pass X.collect()")
-    if kind.__module__.startswith("pyarrow") and hasattr(X, "to_pandas"):
-        X = X.to_pandas()
+    if kind.__module__.startswith("pyarrow") and kind.__name__ in ("Table", "RecordBatch"):
+        X = _arrow_as_pandas(X)
     if is_frame(X):
         frame = _as_pandas(X)
         if not frame.columns.is_unique:
@@ -173,6 +173,18 @@ def apply_categories(X: Any, categories: Mapping[int, list[Any]]) -> Any:
             plain = values.astype(object)
             frame.isetitem(i, pandas.Categorical(plain.where(plain.isin(known), None), categories=known))
     return frame
+
+
+def _arrow_as_pandas(X: Any) -> Any:
+    """An Arrow table or batch as a DataFrame, truth values and columns of nulls alone as numbers."""
+    import pyarrow as pa
+
+    table = pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
+    for place, field in enumerate(table.schema):
+        if pa.types.is_boolean(field.type) or pa.types.is_null(field.type):
+            numbers = table.column(place).cast(pa.int8()).cast(pa.float64())
+            table = table.set_column(place, field.name, numbers)
+    return table.to_pandas()
 
 
 def _as_pandas(X: Any) -> Any:

@@ -91,7 +91,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             and none are held out. With False the nets have the weights of the last of `max_epochs` epochs,
             and the last fifth of them a tenth of the learning rate.
         validation_fraction: The share of the rows of each class that is held out.
-        patience: Training ends when no net has become better for so many epochs.
+        patience: Training ends when no net has become better for so many epochs; where parts take turns in
+            judging, after five without a better mean.
         max_fpr: Largest false-positive rate of the partial AUC.
         calibration: `"scale"` chooses the factor a on the held-out rows, or those of `eval_set`; without such
             rows it is 1. `"level"` leaves it at 1: the constant alone.

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ..losses import Loss
-from ..nn import Recipe, Replicas
-from .fitting import TrainingRows, train_ensembles
+from ..nn import Recipe, TableRows
+from ..nn.batches import steps_of
+from ..nn.course import underway
+from .fitting import DivergedWarning, TrainingRows, new_replicas
 from .nets import NetPlan
 from .scoring import score_rows
 from .validation import mean_log_probability
 
 __all__ = ["cross_fitted_epochs", "parts_of"]
 
-Floats = NDArray[np.float64]
-
 PARTS = 5
-# A likelihood falls soon after its best and does not come back, as a partial AUC of few positives may.
+# Epochs without a better mean: a likelihood does not come back once it falls, as a partial AUC may.
 _PATIENCE = 5
 
 
@@ -58,54 +59,68 @@ def cross_fitted_epochs(
 ) -> int:
     """The epoch with the largest mean log-probability of the true class, of each part by nets of the others.
 
-    The mean is over all rows by their weights, and over the seeds. A part whose training has ended counts
-    with its last value: it had fallen for some epochs.
+    The mean is over all rows by their weights, and over the seeds. All parts are trained side by side until
+    it has not become better for some epochs: one that ended earlier would have to be guessed from then on.
+    They take as many steps an epoch as all rows do, in smaller batches.
     """
-    number = int(parts.max()) + 1
-    found: list[tuple[float, Floats]] = []
-    for part in range(number):
-        inside = parts == part
-        judged = _Judged(
-            rows.inputs[inside], rows.codes[inside], None if rows.weights is None else rows.weights[inside]
+    steps, _ = steps_of(len(rows.codes), recipe.batch)
+    best, best_epoch = -np.inf, 1
+    with contextlib.ExitStack() as held:
+        turns = [
+            _Turn(plan, loss, seeds, rows, recipe, parts == part, steps, device, held) for part in set(parts)
+        ]
+        for epoch in range(1, recipe.epochs + 1):
+            merit = sum(turn.next_epoch() for turn in turns)
+            if merit > best:
+                best, best_epoch = merit, epoch
+            if epoch - best_epoch >= _PATIENCE or any(turn.course.is_done for turn in turns):
+                break
+        failed = [str(failure) for turn in turns for failure in turn.course.failures().values()]
+    if failed:
+        warnings.warn(
+            f"{len(failed)} of the nets that choose the number of epochs failed ({failed[0]}), so that it is "
+            f"at most {best_epoch}: lower learning_rate",
+            DivergedWarning,
+            stacklevel=5,
         )
-        train = TrainingRows(
-            rows.inputs[~inside],
-            rows.codes[~inside],
-            None if rows.weights is None else rows.weights[~inside],
-            rows.shares,
+    return best_epoch
+
+
+class _Turn:
+    """Nets that are trained on the other parts, and judged by one."""
+
+    def __init__(
+        self,
+        plan: NetPlan,
+        loss: Loss,
+        seeds: Sequence[int],
+        rows: TrainingRows,
+        recipe: Recipe,
+        inside: NDArray[np.bool_],
+        steps: int,
+        device: str,
+        held: contextlib.ExitStack,
+    ) -> None:
+        weights = None if rows.weights is None else rows.weights[~inside]
+        self._replicas = new_replicas(plan, [loss], seeds, rows.shares, device)
+        train = TableRows(rows.inputs[~inside], rows.codes[~inside], weights)
+        batch = max(1, len(train) // steps)
+        self.course = held.enter_context(
+            underway(self._replicas, train.to(device, torch.float32), replace(recipe, batch=batch))
         )
-        shorter = replace(recipe, batch=min(recipe.batch, len(train.codes)))
-        trained = train_ensembles(
-            plan,
-            [loss],
-            seeds,
-            train,
-            shorter,
-            validation=None,
-            patience=_PATIENCE,
-            device=device,
-            judge=judged.judge,
-        ).trained
-        if trained.merits is None:
-            raise RuntimeError("a judge was given, but nothing was judged")
-        # An epoch in which a net is not finite is as bad as can be.
-        merits = np.where(np.isfinite(trained.merits), trained.merits, -np.inf).mean(1)
-        found.append((judged.total, merits))
-    longest = max(len(merits) for _, merits in found)
-    whole = np.array([np.append(merits, np.full(longest - len(merits), merits[-1])) for _, merits in found])
-    return 1 + int(np.argmax(np.array([total for total, _ in found]) @ whole))
+        self._inputs, self._codes = torch.from_numpy(rows.inputs[inside]), rows.codes[inside]
+        self._weights = None if rows.weights is None else rows.weights[inside]
+        self._total = float(len(self._codes) if self._weights is None else self._weights.sum())
 
+    def next_epoch(self) -> float:
+        """Train one more; the sum of log-probabilities of the rows, the mean of the seeds'.
 
-class _Judged:
-    """Rows of one part."""
-
-    def __init__(self, inputs: NDArray[np.float32], codes: NDArray[np.int64], weights: Any) -> None:
-        self._inputs, self._codes, self._weights = inputs, codes, weights
-        self.total = float(len(codes) if weights is None else weights.sum())
-
-    def judge(self, replicas: Replicas, frozen: NDArray[np.bool_]) -> Floats:
-        scores = score_rows(replicas, torch.from_numpy(self._inputs))
-        merits = np.full(len(replicas), np.nan)
-        for k in np.flatnonzero(~frozen):
-            merits[k] = mean_log_probability(replicas.losses[k], scores[k], self._codes, self._weights)
-        return merits
+        An epoch in which a net is not finite is as bad as can be.
+        """
+        self.course.run_epoch()
+        if bool(self.course.step.frozen.any()):
+            return -np.inf
+        scores = score_rows(self._replicas, self._inputs)
+        pairs = zip(self._replicas.losses, scores)
+        each = [mean_log_probability(loss, one, self._codes, self._weights) for loss, one in pairs]
+        return self._total * float(np.mean(each)) if np.isfinite(each).all() else -np.inf

@@ -26,6 +26,7 @@ __all__ = [
     "best_merit",
     "fit_nets",
     "importances",
+    "new_replicas",
     "train_ensembles",
 ]
 
@@ -83,6 +84,16 @@ class Outcome:
     trained: Trained
 
 
+def new_replicas(
+    plan: NetPlan, losses: Sequence[Loss], seeds: Sequence[int], shares: Floats, device: str
+) -> Replicas:
+    """A net for every loss and seed, at the score that is right for the class shares alone."""
+    replicas = Replicas.grid(plan.build, losses, seeds)
+    priors: Any = float(shares[1]) if plan.outputs == 1 else shares.tolist()
+    replicas.net.start_at_(replicas.table.start(priors))
+    return replicas.to(device, torch.float32)
+
+
 def train_ensembles(
     plan: NetPlan,
     losses: Sequence[Loss],
@@ -99,10 +110,7 @@ def train_ensembles(
 
     `judge` finds each net's best epoch; None for the one of the validation rows.
     """
-    replicas = Replicas.grid(plan.build, losses, seeds)
-    priors: Any = float(rows.shares[1]) if plan.outputs == 1 else rows.shares.tolist()
-    replicas.net.start_at_(replicas.table.start(priors))
-    replicas.to(device, torch.float32)
+    replicas = new_replicas(plan, losses, seeds, rows.shares, device)
     asked = judge if judge is not None or validation is None else validation.judge
     trained = train_nets(
         replicas, rows.inputs, rows.codes, rows.weights, recipe, judge=asked, patience=patience

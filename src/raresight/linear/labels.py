@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
+from ..common.labels import plain_numbers
+
 __all__ = ["encode_labels", "encode_with", "need_every_class", "sorted_classes"]
 
 _WIDEST = 1000
@@ -35,6 +37,8 @@ def encode_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
             return classes, shifted if len(present) == len(numbers) else numbers[shifted]
     if y.dtype.kind == "O":
         refuse_missing(y)
+        if not any(isinstance(label, str) for label in y):
+            return encode_labels(plain_numbers(y))
     try:
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .checkpoint import BEST
+from .checkpoint import BEST, BEST_EPOCHS
 from .replicas import Replicas
 
 __all__ = ["BestWeights"]
@@ -35,7 +35,7 @@ class BestWeights:
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint has to keep, and to fill in when it is read."""
         stacks = {f"{BEST}{name}": stack for name, stack in self._kept.items()}
-        return {**stacks, "best_merits": self._merits, "best_epochs": self._epochs}
+        return {**stacks, "best_merits": self._merits, BEST_EPOCHS: self._epochs}
 
     @torch.no_grad()
     def note(self, merits: Tensor, epoch: int) -> None:

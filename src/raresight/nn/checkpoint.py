@@ -22,7 +22,16 @@ from torch import Tensor
 
 from .safe_files import UNFINISHED, read_tensors, write_json, write_tensors
 
-__all__ = ["BEST", "OURS", "Checkpoint", "TrainingFolder", "current_state", "differences", "held_folder"]
+__all__ = [
+    "BEST",
+    "BEST_EPOCHS",
+    "OURS",
+    "Checkpoint",
+    "TrainingFolder",
+    "current_state",
+    "differences",
+    "held_folder",
+]
 
 FORMAT = "raresight.training"
 FORMAT_VERSION = 1
@@ -30,6 +39,8 @@ OURS = "training/"
 """Before the names of what a state holds beside the stacks of the net, whose own names have no slash."""
 BEST = "best/"
 """After that, before the names of the stacks as they were in each replica's best epoch."""
+BEST_EPOCHS = "best_epochs"
+"""Likewise, of those epochs, 0 for a replica that had none."""
 _POINTER = "training.json"
 _JOURNAL = "journal.jsonl"
 

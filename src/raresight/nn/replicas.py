@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..losses import ClassWeighted, Loss, parse
 from .batches import RowSource
-from .checkpoint import BEST, OURS, current_state, differences
+from .checkpoint import BEST, BEST_EPOCHS, OURS, current_state, differences
 from .loss_table import LossTable
 from .nets import ReplicaNet
 from .nets.layers import checked_seeds
@@ -226,6 +226,9 @@ class Replicas:
         if different:
             raise ValueError(f"{file} holds other replicas: {'; '.join(different)}")
         tensors, state = read_tensors(file), self.net.state_dict()
+        epochs = tensors.get(f"{OURS}{BEST_EPOCHS}")
+        if epochs is not None and not epochs.any():
+            raise ValueError(f"{file} is of a training with keep='best' of which no epoch was judged yet")
         tensors |= {name: tensors[best] for name in state if (best := f"{OURS}{BEST}{name}") in tensors}
         for name, stack in state.items():
             if name not in tensors or tensors[name].shape != stack.shape:

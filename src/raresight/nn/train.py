@@ -20,7 +20,7 @@ from ..losses import Loss, parse
 from .batches import RowSource, as_source
 from .best import BestWeights
 from .checkpoint import TrainingFolder, held_folder
-from .course import Course, underway
+from .course import Course, Failure, underway
 from .evaluation import check_evaluation, default_metric, evaluate_replicas
 from .progress import Listener, Moment, shown
 from .recipe import Recipe, ScheduleWarning
@@ -71,8 +71,8 @@ def train(
             and training goes on from them; a folder with another training is refused. Only the recipe's
             `epochs` may be more than they were: nothing else in a recipe depends on them, so that the
             weights are those of a training that was as long from the start (the epoch that was the last is
-            evaluated then, too, whatever `evaluate_every` says). Losses made of a function cannot be told
-            apart on the disk and need to be trained without a folder.
+            evaluated then, too, whatever `evaluate_every` says, and may be the best one). Losses made of
+            a function cannot be told apart on the disk and need to be trained without a folder.
         resume: With False a folder that holds a training is refused.
         checkpoint_every: Epochs between checkpoints; the last epoch always has one.
         keep: Which weights the replicas end with, "last" or "best": those of its own best epoch for each, the
@@ -246,9 +246,15 @@ class _Run:
 
     def _frozen_reports(self) -> dict[int, str]:
         return {
-            k: f"replica {k}, {self._replicas.names[k]}: {failure}; {failure.outcome}"
+            k: f"replica {k}, {self._replicas.names[k]}: {failure}; {self._outcome(k, failure)}"
             for k, failure in self._course.failures().items()
         }
+
+    def _outcome(self, k: int, failure: Failure) -> str:
+        if self._best is None:
+            return failure.outcome
+        best = self._best.epochs[k]
+        return f"it has the weights of epoch {best}" if best else "it has the weights it began with"
 
     def _moment(self, seconds_an_epoch: float, news: Sequence[str]) -> Moment:
         epoch, epochs = self._course.epoch, self._recipe.epochs
@@ -274,13 +280,17 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: 
         raise TypeError(
             f"recipe must be a Recipe, such as Recipe.tables(epochs=30), but is a {type(recipe).__name__}"
         )
-    if not isinstance(checkpoint_every, int) or checkpoint_every < 1:
+    if isinstance(checkpoint_every, bool) or not isinstance(checkpoint_every, int) or checkpoint_every < 1:
         raise ValueError(
             f"checkpoint_every must be a whole number of at least 1, but is {checkpoint_every!r}"
         )
     if folder is not None and (not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder)):
         raise TypeError(f"folder must be the path of a folder, or None for none, but is {folder!r}")
-    if device is not None and torch.device(device).type == "cuda" and not torch.cuda.is_available():
+    try:
+        kind = None if device is None else torch.device(device).type
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"device must be one such as 'cpu' or 'cuda', but is {device!r}") from error
+    if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {device!r}, but there is no GPU that this PyTorch could use")
 
 

@@ -29,7 +29,6 @@ __all__ = [
     "whole_number",
 ]
 
-# Seeds that torch's generators take.
 # torch's generators look at 32 bits of a seed: two that differ above them would start alike.
 _SEEDS = 2**32
 

@@ -54,7 +54,11 @@ def _checked_key(record: dict[str, Any]) -> str:
     lacking += [f"curve.{name}" for name in columns if name not in curve]
     if lacking:
         raise ValueError(f"it lacks {', '.join(lacking)}")
-    lengths = {len(column) for column in curve.values()}
+    lists = [column for column in curve.values() if isinstance(column, list)]
+    numbers = all(value is None or isinstance(value, (int, float)) for column in lists for value in column)
+    if len(lists) < len(curve) or not numbers or not isinstance(record["clip"], (int, float)):
+        raise ValueError("its curve or its clip are no numbers")
+    lengths = {len(column) for column in lists}
     if len(lengths) > 1 or not curve["epoch"]:
         raise ValueError("the columns of its curve are not equally long")
     return trial.key

@@ -59,7 +59,8 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
 
     Nothing is drawn where there is none: the shortened ones are over before their order settles.
     """
-    panels = [(result, metric) for result in results if result.epochs == PAPER_EPOCHS for metric in metrics]
+    long = [result for result in results if result.epochs == PAPER_EPOCHS and _curves(result)]
+    panels = [(result, metric) for result in long for metric in metrics]
     if not panels:
         # One of before would belong to other results.
         for suffix in (".svg", ".png"):
@@ -68,9 +69,10 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
     figure, axes = figure_with_axes(len(panels), width=5.6 * len(panels) + 1.5, height=4.8)
     for ax, (result, metric) in zip(axes, panels, strict=True):
         scale, shown = _scale(metric), []
-        for place, (method, records) in enumerate(result.records.items()):
-            whole = [record["curve"] for record in records if record["frozen"] is None]
-            if not whole:
+        curves = _curves(result)
+        for place, method in enumerate(result.records):
+            whole = curves.get(method)
+            if whole is None:
                 continue
             columns = zip(*(curve[f"test_{metric}"] for curve in whole), strict=True)
             means = _smoothed([scale * sum(values) / len(values) for values in columns])
@@ -87,14 +89,27 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
         room = 0.05 * (max(shown) - min(shown))
         ax.set_ylim(min(shown) - room, max(shown) + room)
         ax.set_title(f"{result.cell}, {settings_name(result.role)}")
+        most = max(map(len, curves.values()))
         for decay in DECAYS:
             ax.axvline(decay, color=COLOURS[0], linewidth=0.6, linestyle=":")
-        ax.set_xlabel(
-            f"epoch (dots: lower learning rates; means of {len(whole)} trainings and {_SMOOTHED} epochs)"
-        )
+        ax.set_xlabel(f"epoch (dots: lower learning rates; means of {most} trainings and {_SMOOTHED} epochs)")
         ax.set_ylabel(f"{metrics[metric]} on the test set{'' if scale == 1 else ', %'}")
     _legend(figure, axes, "outside right center")
     return save_figure(figure, path)
+
+
+def _curves(result: Result) -> dict[str, list[Any]]:
+    """The curves of each method's trainings that came to their end, those judged after the most epochs."""
+    ended = {
+        method: [record["curve"] for record in records if record["frozen"] is None]
+        for method, records in result.records.items()
+    }
+    judged = [curve["epoch"] for curves in ended.values() for curve in curves]
+    epochs: list[int] = max(judged, key=len, default=[])
+    found = {
+        method: [curve for curve in curves if curve["epoch"] == epochs] for method, curves in ended.items()
+    }
+    return {method: curves for method, curves in found.items() if curves}
 
 
 def _smoothed(values: Sequence[float]) -> list[float]:
