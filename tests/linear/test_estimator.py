@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 from scipy.special import expit
@@ -226,3 +227,17 @@ def test_labels_in_a_column_of_objects():
     plain, objects = (LinearClassifier("crossentropy").fit(X, labels) for labels in (y, y.astype(object)))
     assert objects.classes_.tolist() == [0, 1]
     assert np.array_equal(plain.coef_, objects.coef_)
+
+
+def test_arrow_tables_are_known_by_their_names():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(80, 2))
+    y = X[:, 0] + random.normal(size=80) > 0
+    table = pa.table({"a": X[:, 0], "b": X[:, 1]})
+    model = LinearClassifier("crossentropy").fit(table, y)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    assert np.array_equal(model.decision_function(table.to_batches()[0]), model.decision_function(table))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.decision_function(table.select(["b", "a"]).to_batches()[0])
+    with pytest.raises(TypeError, match="a polars LazyFrame, which holds no rows yet"):
+        model.decision_function(pl.from_arrow(table).lazy())

@@ -31,6 +31,16 @@ def is_sparse(X: Any) -> bool:
     return bool(sparse.issparse(X))
 
 
+def known_table(X: Any) -> Any:
+    """An Arrow table or batch as a DataFrame, which scikit-learn reads with its names; others as they are."""
+    kind = type(X)
+    if kind.__module__.startswith("polars") and kind.__name__ == "LazyFrame":
+        raise TypeError("X is a polars LazyFrame, which holds no rows yet: pass X.collect()")
+    if kind.__module__.startswith("pyarrow") and kind.__name__ in ("Table", "RecordBatch"):
+        return _arrow_as_pandas(X)
+    return X
+
+
 def read_table(
     estimator: Any,
     X: Any,
@@ -45,11 +55,7 @@ def read_table(
     with those it knows. NaN, None and null are missing values; infinity in an array is refused. Of a
     DataFrame the columns of `categorical`, as `categorical_columns` takes them, may hold text.
     """
-    kind = type(X)
-    if kind.__module__.startswith("polars") and kind.__name__ == "LazyFrame":
-        raise TypeError("X is a polars LazyFrame, which holds no rows yet: pass X.collect()")
-    if kind.__module__.startswith("pyarrow") and kind.__name__ in ("Table", "RecordBatch"):
-        X = _arrow_as_pandas(X)
+    X = known_table(X)
     if is_frame(X):
         frame = _as_pandas(X)
         if not frame.columns.is_unique:

@@ -13,6 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..common.class_weights import class_weights
+from ..common.tables import known_table
 from ..losses import Loss
 from ..metrics.scorers import scorer
 from .estimator import LinearClassifier
@@ -111,7 +112,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, values in (("losses", losses), ("l2s", l2s)):
             if not values:
                 raise ValueError(f"{name} is empty: pass a list (a generator gives its values once only)")
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X, y = validate_data(self, known_table(X), y, accept_sparse="csr", dtype=[np.float64, np.float32])
         classes, codes = encode_labels(y)
         if len(classes) > 2:
             raise ValueError(
@@ -178,7 +179,9 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _chosen(self, X: Any) -> tuple[LinearClassifier, Any]:
         check_is_fitted(self, "best_model_")
-        rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        rows = validate_data(
+            self, known_table(X), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+        )
         return self.best_model_, rows
 
     def decision_function(self, X: Any) -> NDArray[Any]:

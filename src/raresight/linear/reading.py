@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from ..common.tables import known_table
 from .design import Floats, make_design
 from .labels import encode_labels, need_every_class
 from .risk import Sample
@@ -50,7 +51,12 @@ def unchanged_on_failure(model: Any) -> Iterator[None]:
 def read_training(owner: Any, X: Any, y: Any, sample_weight: Any, intercept: bool) -> Reading:
     """Check everything that `owner.fit` was given; float32 stays float32, sparse stays sparse."""
     X, y = validate_data(
-        owner, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True
+        owner,
+        known_table(X),
+        y,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        accept_large_sparse=True,
     )
     classes, codes = encode_labels(y)
     weights = read_weights(sample_weight, X)
@@ -69,7 +75,9 @@ def make_sample(
 
 
 def read_features(owner: Any, X: Any) -> Any:
-    return validate_data(owner, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+    return validate_data(
+        owner, known_table(X), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+    )
 
 
 def read_weights(sample_weight: Any, X: Any) -> Floats | None:

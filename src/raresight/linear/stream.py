@@ -29,6 +29,7 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from ..common.class_weights import class_weights, weighted_loss
+from ..common.tables import known_table
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from .design import Design, Floats, make_design, refuse_far_columns, unit_of
@@ -98,7 +99,12 @@ class Stream:
     ) -> Stream:
         """The stream after one more batch."""
         X, y = validate_data(
-            model, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=before is None
+            model,
+            known_table(X),
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            reset=before is None,
         )
         weights = read_weights(sample_weight, X)
         if before is None:
