@@ -170,6 +170,50 @@ def check_a_training_becomes_longer():
     return None
 
 
+def check_the_best_epoch_is_kept():
+    """Each replica ends with the weights that a training as long as its best epoch gives it."""
+    labels = np.arange(400) % 8 == 0
+    noisy = TableRows(np.random.default_rng(1).normal(size=(400, 6)) + 0.5 * labels[:, None], labels)
+    few = TableRows(X[:200], Y[:200])
+    images, others = (
+        SMALL_IMAGES,
+        ImageRows(PIXELS[384:768, :, :8, :8], Y[384:768], mean=(0.4,) * 3, std=(0.25,) * 3),
+    )
+    tables = replace(Recipe.tables(epochs=8, batch=32, lr=0.03, warmup_epochs=1), drw_epoch=None)
+    pictures = replace(RECIPE, epochs=6, lr=0.1, decay_epochs=(), precision="bf16")
+    for net, rows, judged, recipe in (
+        (partial(MLP, 6, hidden=(64,)), few, noisy, tables),
+        (SMALL_RESNET, images, others, pictures),
+    ):
+        for cuda_graph in (True, False):
+            chosen = replace(recipe, cuda_graph=cuda_graph)
+            kept, result = trained(net, rows, chosen, evaluation=judged, keep="best")
+            epochs = [row["epoch"] for row in result.best]
+            assert min(epochs) < recipe.epochs, f"the last epoch is the best of all: {epochs}"
+            found = weights_of(kept)
+            for epoch in set(epochs):
+                shorter = weights_of(trained(net, rows, replace(chosen, epochs=epoch))[0])
+                places = [k for k, best in enumerate(epochs) if best == epoch]
+                for name, value in found.items():
+                    assert torch.equal(value[places], shorter[name][places]), (name, places, epoch)
+
+
+def check_the_best_epoch_is_kept_by_a_training_that_goes_on():
+    if find_spec("safetensors") is None:
+        return skipped("weights on disk need safetensors")
+    recipe = replace(RECIPE, decay_epochs=(), lr=0.1)
+    options = {"evaluation": TABLE, "keep": "best"}
+    with tempfile.TemporaryDirectory() as folder:
+        trained(MLP_NET, TABLE, replace(recipe, epochs=2), folder=folder, **options)
+        one, first = trained(MLP_NET, TABLE, recipe, folder=folder, **options)
+        two, second = trained(MLP_NET, TABLE, recipe, **options)
+        assert_equal(one, two)
+        assert without_times(first) == without_times(second)
+        loaded = Replicas(MLP_NET, LOSSES, (3, 4, 3, 5)).load_weights(folder)
+        assert_equal(loaded, two)
+    return None
+
+
 def check_a_replica_that_diverges_is_frozen_on_the_device():
     for net, rows, precision in ((MLP_NET, TABLE, "float32"), (RESNET, IMAGES, "bf16")):
         exploding = replace(RECIPE, lr=(0.02, 1e30, 0.02, 0.02), precision=precision, clip=None)

@@ -45,6 +45,6 @@ def test_without_scikit_learn_the_estimator_is_skipped(checks, monkeypatch, miss
     run, deep = checks("run"), checks("check_deep")
     monkeypatch.setitem(sys.modules, missing, None)
     named = [value for name, value in vars(deep).items() if name.startswith("check_")]
-    assert len(named) == 3
+    assert len(named) == 4
     for check in named:
         assert run.outcome_of(check) == f"skipped: DeepClassifier needs {missing}"
