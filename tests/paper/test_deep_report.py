@@ -307,6 +307,20 @@ def test_curves_are_drawn_of_what_came_to_its_end(tmp_path, frozen):
         assert "TBL+LA" not in drawn
 
 
+@pytest.mark.parametrize(("name", "metrics"), [("minority", 3), ("brier", 2)])
+def test_each_cell_at_full_length_has_a_row_of_curves(tmp_path, name, metrics):
+    experiment, full = EXPERIMENTS["deer-horse"], replace(SHORT, size=SIZES["full"])
+    cells = experiment.cells[:2]
+    made = [record(one, 0.8) for cell in cells for one in cell_trials(experiment, cell, full, {})["paper"]]
+    add_records(journal_path(tmp_path / "deep", "deer-horse", "cifar10"), made)
+    drawn = next(path for path in reproduce(name, tmp_path) if path.name == f"{name}-cifar10-epochs.svg")
+    text = drawn.read_text()
+    assert text.count("<!-- deer among horses, rho 0.002, paper's setting -->") == metrics
+    assert text.count("<!-- deer among horses, rho 0.01, paper's setting -->") == metrics
+    for title in ("AUC on the test set, %", "Brier score after the link on the test set"):
+        assert text.count(f"<!-- {title} -->") == 2
+
+
 def test_what_is_missing_is_listed(tmp_path):
     with pytest.raises(
         ValueError, match=r"table4 has no complete cell yet; missing are exponential, rho 0\.01: 45 of 45"

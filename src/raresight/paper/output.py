@@ -22,9 +22,12 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def figure_with_axes(columns: int, width: float = 11.0, height: float = 4.6) -> tuple[Any, list[Any]]:
+def figure_with_axes(
+    columns: int, width: float = 11.0, height: float = 4.6, rows: int = 1
+) -> tuple[Any, list[Any]]:
+    """A figure and its panels, row by row."""
     figure = figure_class()(figsize=(width, height), layout="constrained")
-    axes = list(figure.subplots(1, columns, squeeze=False)[0])
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax in axes:
         ax.grid(alpha=0.25)
         ax.spines[["top", "right"]].set_visible(False)

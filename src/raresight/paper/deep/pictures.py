@@ -57,6 +57,8 @@ def draw_differences(results: Sequence[Result], metric: str, title: str, path: P
 def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Path) -> list[Path]:
     """Metrics, by titles, on the test set after each epoch of full-length results, means over trainings.
 
+    A row of panels for each result, a column for each metric.
+
     Nothing is drawn where there is none: the shortened ones are over before their order settles.
     """
     long = [result for result in results if result.epochs == PAPER_EPOCHS and _curves(result)]
@@ -66,7 +68,8 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
         for suffix in (".svg", ".png"):
             path.with_suffix(suffix).unlink(missing_ok=True)
         return []
-    figure, axes = figure_with_axes(len(panels), width=5.6 * len(panels) + 1.5, height=4.8)
+    width, height = 5.6 * len(metrics) + 1.5, 4.8 * len(long)
+    figure, axes = figure_with_axes(len(metrics), width, height, rows=len(long))
     for ax, (result, metric) in zip(axes, panels, strict=True):
         scale, shown = _scale(metric), []
         curves = _curves(result)

@@ -131,8 +131,9 @@ def write_report(
     text = markdown(report, final, paper, finished, missing)
     page = out / f"{stem}.md"
     page.write_text(text, encoding="utf-8")
-    # A net may rank well and yet give probabilities that are far too sure.
-    curves = {report.drawn: report.drawn_title, "brier_linked": "Brier score after the link"}
+    # A net may rank well and yet miss the minority, or give probabilities that are far too sure.
+    ranking = {} if experiment.classes else {"roc_auc": "AUC"}
+    curves = {**ranking, report.drawn: report.drawn_title, "brier_linked": "Brier score after the link"}
     return [
         write_rows(out / f"{stem}.csv", number_rows(report, [*final, *paper])),
         page,
