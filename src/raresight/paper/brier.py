@@ -49,6 +49,7 @@ REPORT = Report(
     printed=BRIER,
     drawn="brier_linked",
     drawn_title="Brier score after the link",
+    curves={"brier": "Brier score of sigmoid(z)", "brier_linked": "Brier score after the link"},
     claims=claims,
 )
 

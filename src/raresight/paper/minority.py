@@ -45,6 +45,7 @@ REPORT = Report(
     printed=MINORITY,
     drawn="minority_accuracy_linked",
     drawn_title="minority accuracy after the link",
+    curves={"roc_auc": "AUC", "minority_accuracy_linked": "minority accuracy after the link"},
     claims=claims,
 )
 

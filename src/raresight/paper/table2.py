@@ -58,6 +58,7 @@ REPORT = Report(
     printed=TABLE2,
     drawn="roc_auc",
     drawn_title="AUC",
+    curves={"roc_auc": "AUC", "brier_linked": "Brier score after the link"},
     claims=claims,
 )
 

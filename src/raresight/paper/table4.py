@@ -47,6 +47,7 @@ REPORT = Report(
     printed=TABLE4,
     drawn="accuracy_linked",
     drawn_title="accuracy after the link",
+    curves={"accuracy_linked": "accuracy after the link", "brier_linked": "Brier score after the link"},
     claims=claims,
 )
 

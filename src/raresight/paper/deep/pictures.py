@@ -71,7 +71,9 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
     width, height = 5.6 * len(metrics) + 1.5, 4.8 * len(long)
     figure, axes = figure_with_axes(len(metrics), width, height, rows=len(long))
     for ax, (result, metric) in zip(axes, panels, strict=True):
-        scale, shown = _scale(metric), []
+        scale = _scale(metric)
+        drawn: list[float] = []
+        later: list[float] = []
         curves = _curves(result)
         for place, method in enumerate(result.records):
             whole = curves.get(method)
@@ -87,15 +89,19 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
                 linewidth=1.8 if method in OURS else 1.0,
                 label=method,
             )
-            shown += means[len(means) // 25 :]
-        # The first epochs, far off, would press all that follows into one line.
-        room = 0.05 * (max(shown) - min(shown))
+            drawn += means
+            later += means[len(means) // 25 :]
+        # The first epochs, where far off, would press all that follows into one line.
+        extent = max(later) - min(later)
+        shown = drawn if max(drawn) - min(drawn) < 1.5 * extent else later
+        room = 0.05 * extent
         ax.set_ylim(min(shown) - room, max(shown) + room)
-        ax.set_title(f"{result.cell}, {settings_name(result.role)}")
+        ax.set_title(f"{result.cell}, {_series(result)}")
         most = max(map(len, curves.values()))
         for decay in DECAYS:
             ax.axvline(decay, color=COLOURS[0], linewidth=0.6, linestyle=":")
-        ax.set_xlabel(f"epoch (dots: lower learning rates; means of {most} trainings and {_SMOOTHED} epochs)")
+        smoothed = f"means of {most} trainings, smoothed over {_SMOOTHED} epochs"
+        ax.set_xlabel(f"epoch (dotted: learning rate lowered)\n{smoothed}")
         ax.set_ylabel(f"{metrics[metric]} on the test set{'' if scale == 1 else ', %'}")
     _legend(figure, axes, "outside right center")
     return save_figure(figure, path)

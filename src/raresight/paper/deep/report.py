@@ -56,6 +56,7 @@ class Report:
         printed: The paper's numbers.
         drawn: The metric of the figure.
         drawn_title: Its name there.
+        curves: Metrics, with their names, that are drawn over the epochs of trainings at full length.
         claims: What the paper says, judged by the results at the chosen settings and at the paper's.
     """
 
@@ -67,6 +68,7 @@ class Report:
     printed: Table
     drawn: str
     drawn_title: str
+    curves: Mapping[str, str]
     claims: Callable[[Sequence[Result], Sequence[Result]], list[str]]
 
 
@@ -131,14 +133,11 @@ def write_report(
     text = markdown(report, final, paper, finished, missing)
     page = out / f"{stem}.md"
     page.write_text(text, encoding="utf-8")
-    # A net may rank well and yet miss the minority, or give probabilities that are far too sure.
-    ranking = {} if experiment.classes else {"roc_auc": "AUC"}
-    curves = {**ranking, report.drawn: report.drawn_title, "brier_linked": "Brier score after the link"}
     return [
         write_rows(out / f"{stem}.csv", number_rows(report, [*final, *paper])),
         page,
         *draw_differences([*final, *paper], report.drawn, report.drawn_title, out / stem),
-        *draw_epochs([*final, *paper], curves, out / f"{stem}-epochs"),
+        *draw_epochs([*final, *paper], report.curves, out / f"{stem}-epochs"),
     ]
 
 
