@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 LINKS := $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS))
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python $(LINKS) --constraint constraints.txt
 
+# Tests start hundreds of interpreters: without compiled files each would compile all its libraries anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Two workers with one thread each: more threads than cores cost far more than they bring.
 export OMP_NUM_THREADS ?= 1
 WORKERS ?= 2

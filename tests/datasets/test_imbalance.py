@@ -136,6 +136,11 @@ def test_profiles_keep_within_what_classes_have():
         (lambda: halves([0, 1], 0.0, 0), "rho must be a number above 0"),
         (lambda: halves([0, 1], "0.1", 0), "rho must be a number above 0 and at most 1, but is '0.1'"),
         (lambda: step([0, 1], None), "rho must be a number"),
+        (lambda: pair([0, 1], 0, 1, True), "rho must be a number above 0 and at most 1, but is True"),
+        (lambda: halves(np.arange(2).repeat(10), 1e-320, 0), "leaves no positive row beside 10 negatives"),
+        (lambda: pair(np.arange(2).repeat(10), 0, 1, 1e-320), "leaves no positive row beside 10 negatives"),
+        (lambda: step(np.arange(2).repeat(10), 1e-320), "leaves class 1 without a row"),
+        (lambda: exponential(np.arange(3).repeat(10), 1e-320), "leaves class 1 without a row"),
         (lambda: halves([0, 1], 0.5, None), "seed must be a whole number of at least 0, but is None"),
         (lambda: exponential(np.arange(2).repeat(9), 0.5, seed=-1), "seed must be"),
         (lambda: halves(np.array([0, 2**63], np.uint64), 0.5, 0), "labels must be below"),
@@ -156,6 +161,17 @@ def test_profiles_keep_within_what_classes_have():
 def test_what_cannot_be_cut_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("profile", [exponential, step])
+@pytest.mark.parametrize("size", [1, 2, 7, 300, 5000, 12345])
+def test_the_least_rho_that_is_named_is_enough(profile, size):
+    labels = np.arange(2).repeat(size)
+    with pytest.raises(ValueError, match="rho must be at least") as refused:
+        profile(labels, 1e-7)
+    least = float(str(refused.value).split("at least ")[1].split()[0])
+    assert profile(labels, least).class_counts[1] >= 1
+    assert least <= 1.1 / size
 
 
 @pytest.mark.parametrize("category", [0.0, True, None])

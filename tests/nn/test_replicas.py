@@ -224,6 +224,10 @@ def test_what_does_not_fit_is_refused():
         TypeError, match=r"net must build a stack of raresight\.nn\.nets, .* built a Identity"
     ):
         Replicas(torch.nn.Identity, LOSSES)
+    with pytest.raises(ValueError, match="built a stack of seeds 0, 1, but was asked for 7, 7: it must hand"):
+        Replicas(lambda replicas, seeds: NET(replicas=replicas), LOSSES, (7, 7))
+    with pytest.raises(ValueError, match="built a stack of seeds 0, but was asked for 0, 1"):
+        Replicas(lambda replicas, seeds: NET(), LOSSES)
     with pytest.raises(ValueError, match="x must hold at least one row"):
         Replicas(NET, LOSSES).scores([])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from raresight.data.images import Images
 from raresight.data.imbalance import halves
 from raresight.nn import ImageRows, Recipe, Replicas, train
-from raresight.nn.nets import MLP, resnet_cifar
+from raresight.nn.nets import MLP, TabNet, resnet_cifar
 
 torch.set_num_threads(1)
 
@@ -85,6 +87,19 @@ def test_wrong_arguments():
         ValueError, match="checkpoint_every must be a whole number of at least 1, but is True"
     ):
         train(replicas, data, RECIPE, checkpoint_every=True, progress=False)
+    for name in ("resume", "progress"):
+        with pytest.raises(TypeError, match=f"{name} must be True or False, but is 'no'"):
+            train(replicas, data, RECIPE, **{"progress": False, name: "no"})
+    with pytest.raises(ValueError, match="device is 'meta', on which nothing is computed"):
+        train(replicas, data, RECIPE, device="meta", progress=False)
+    with pytest.raises(TypeError, match="best_by must be the name of a metric, or None, but is 3"):
+        replace(RECIPE, best_by=3)
+    # Also where nothing is evaluated: it was meant for something.
+    with pytest.raises(ValueError, match=r"best_by must be one of roc_auc, .* but is 'auc'"):
+        train(replicas, data, replace(RECIPE, best_by="auc"), progress=False)
+    for name in ("gamma", "momentum"):
+        with pytest.raises(TypeError, match=f"{name} must be a number, but is 'a'"):
+            TabNet(4, **{name: "a"})
     for cosine in ("ab", 1, (True, 0)):
         with pytest.raises(TypeError, match="cosine must be a bool, or one for each replica, but is"):
             MLP(4, cosine=cosine, replicas=2)
@@ -108,6 +123,45 @@ def test_tables_of_bfloat16():
         train(replicas, (table, y), RECIPE, progress=False)
         found.append(replicas.net.head.weight.clone())
     assert torch.equal(*found)
+
+
+def test_numbers_of_numpy_will_do(tmp_path):
+    trained = Replicas(NET, ["crossentropy"])
+    result = train(
+        *(trained, rows_of(), RECIPE),
+        folder=tmp_path,
+        checkpoint_every=np.int64(2),
+        resume=np.True_,
+        progress=False,
+    )
+    assert result.epochs == RECIPE.epochs
+
+
+def test_inference_mode_is_refused_in_words():
+    replicas = Replicas(NET, ["crossentropy"])
+    with torch.inference_mode():
+        made_there = Replicas(NET, ["crossentropy"])
+        with pytest.raises(RuntimeError, match=r"nothing can be trained within torch.inference_mode\(\)"):
+            train(replicas, rows_of(), RECIPE, progress=False)
+    with pytest.raises(RuntimeError, match="nor weights that were made there: build"):
+        train(made_there, rows_of(), RECIPE, progress=False)
+
+
+def test_a_description_that_is_damaged(tmp_path):
+    train(Replicas(NET, ["crossentropy"]), rows_of(), RECIPE, folder=tmp_path, progress=False)
+    pointer = tmp_path / "training.json"
+    described = json.loads(pointer.read_text())
+    for name, wrong in (("epoch", "x"), ("state", 3), ("journal_bytes", None), ("identity", [])):
+        pointer.write_text(json.dumps({**described, name: wrong}))
+        with pytest.raises(ValueError, match=f"training.json is damaged: {name} is"):
+            Replicas(NET, ["crossentropy"]).load_weights(tmp_path)
+        with pytest.raises(ValueError, match=f"training.json is damaged: {name} is"):
+            train(Replicas(NET, ["crossentropy"]), rows_of(), RECIPE, folder=tmp_path, progress=False)
+    # One of before there was a choice does not say which weights are kept.
+    del described["identity"]["keep"]
+    pointer.write_text(json.dumps(described))
+    again = train(Replicas(NET, ["crossentropy"]), rows_of(), RECIPE, folder=tmp_path, progress=False)
+    assert again.epochs == RECIPE.epochs
 
 
 def test_a_file_in_place_of_a_folder(tmp_path):

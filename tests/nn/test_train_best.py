@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def test_a_longer_training_goes_on_from_the_last_weights(tmp_path):
 
 def test_folders_with_and_without_are_told_apart(tmp_path):
     trained(folder=tmp_path)
-    with pytest.raises(ValueError, match='holds another training: keep is null there and "best" here'):
+    with pytest.raises(ValueError, match='holds another training: keep is "last" there and "best" here'):
         trained(folder=tmp_path, keep="best")
 
 
@@ -162,11 +163,94 @@ def test_statistics_of_images_are_kept_as_well():
         assert_same(weights_of(kept, k), weights_of(run(row["epoch"])[0], k))
 
 
-def test_a_folder_of_which_no_epoch_was_judged_is_refused(tmp_path):
-    recipe = replace(RECIPE, evaluate_every=5)
+def test_before_an_epoch_is_judged_the_weights_are_the_last(tmp_path):
+    recipe = replace(RECIPE, evaluate_every=5, drw_epoch=1, deferred=(True,) * 4)
     with pytest.raises(OSError, match="the disk is gone"):
         trained(recipe, data=FailingRows(*DATA, epochs=3), folder=tmp_path, keep="best")
-    with pytest.raises(ValueError, match="keep='best' of which no epoch was judged yet"):
+    loaded = replicas_of().load_weights(tmp_path)
+    shorter, _ = trained(replace(recipe, epochs=3))
+    assert_same(loaded.net.state_dict(), shorter.net.state_dict())
+    assert loaded.class_weights == shorter.class_weights
+    assert len(set(loaded.class_weights[0])) > 1
+
+
+def test_all_that_diverge_at_once_are_loaded_as_they_were_left(tmp_path):
+    recipe = replace(RECIPE, epochs=3, lr=1e30, clip=None, warmup_epochs=0, evaluate_every=3)
+    left, result = trained(recipe, keep="best", folder=tmp_path)
+    assert len(result.frozen) == 4
+    assert_same(replicas_of().load_weights(tmp_path).net.state_dict(), left.net.state_dict())
+    assert_same(left.net.state_dict(), replicas_of().net.state_dict())
+
+
+def test_a_metric_that_is_never_defined_leaves_the_last_weights(tmp_path):
+    """Rows that make scores NaN: of the nets that learnt something none is thrown away."""
+    X, y = JUDGED
+    X = X.copy()
+    X[:50] = 3e38 * np.sign(X[:50])
+    recipe = replace(RECIPE, drw_epoch=1, deferred=(True,) * 4)
+    replicas = replicas_of()
+    with pytest.warns(UserWarning, match="partial_auc_0.01 was not defined in any epoch of 4 of 4 replicas"):
+        result = train(
+            *(replicas, DATA, recipe), evaluation=(X, y), keep="best", folder=tmp_path, progress=False
+        )
+    assert not result.frozen
+    assert str(result).count("partial_auc_0.01 not defined in any epoch") == 4
+    last, _ = trained(recipe)
+    assert_same(replicas.net.state_dict(), last.net.state_dict())
+    assert replicas.class_weights == last.class_weights
+    assert_same(replicas_of().load_weights(tmp_path).net.state_dict(), last.net.state_dict())
+
+
+def test_where_some_have_a_best_epoch_each_gets_its_own(tmp_path, monkeypatch):
+    module = import_module("raresight.nn.train")
+    judge = module.evaluate_replicas
+
+    def seldom_defined(*arguments):
+        found = judge(*arguments)
+        return [
+            dict.fromkeys(metrics, float("nan")) if k == 2 else metrics for k, metrics in enumerate(found)
+        ]
+
+    expected, _ = trained(keep="best")
+    last, _ = trained()
+    monkeypatch.setattr(module, "evaluate_replicas", seldom_defined)
+    with pytest.warns(UserWarning, match="of 1 of 4 replicas, which have the weights of the last: focal"):
+        kept, _ = trained(keep="best", folder=tmp_path)
+    loaded = replicas_of().load_weights(tmp_path)
+    for k in range(4):
+        assert_same(weights_of(kept, k), weights_of(last if k == 2 else expected, k))
+        assert_same(weights_of(loaded, k), weights_of(kept, k))
+
+
+def test_an_absent_class_cannot_choose_the_epoch():
+    X, _ = DATA
+    y = np.arange(len(X)) % 4
+    replicas = Replicas(partial(MLP, 6, hidden=(8,), outputs=4), ["crossentropy"])
+    recipe = replace(RECIPE, best_by="accuracy_3")
+    with pytest.raises(
+        ValueError, match="best_by is accuracy_3, but the evaluation has no row of that class"
+    ):
+        train(replicas, (X, y), recipe, evaluation=(X[y < 3], y[y < 3]), keep="best", progress=False)
+
+
+def test_weights_are_read_while_a_training_writes_them(tmp_path, monkeypatch):
+    """Its newest state is in place of the one that its description named a moment before."""
+    from raresight.nn import replicas as module
+
+    trained(replace(RECIPE, epochs=2), folder=tmp_path)
+    real, asked = module.current_state, []
+
+    def late(folder):
+        asked.append(folder)
+        return folder / "state-000001.safetensors" if len(asked) < 3 else real(folder)
+
+    monkeypatch.setattr(module, "current_state", late)
+    loaded = replicas_of().load_weights(tmp_path)
+    assert len(asked) == 3
+    expected, _ = trained(replace(RECIPE, epochs=2))
+    assert_same(loaded.net.state_dict(), expected.net.state_dict())
+    monkeypatch.setattr(module, "current_state", lambda folder: folder / "state-000001.safetensors")
+    with pytest.raises(FileNotFoundError, match="state-000001"):
         replicas_of().load_weights(tmp_path)
 
 

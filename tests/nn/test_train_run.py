@@ -255,6 +255,19 @@ def test_progress_is_lines_where_there_is_no_terminal(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_progress_without_stderr_is_quiet(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert train(Replicas(NET, LOSSES), rows_of(640), quick()).epochs == 4
+
+
+def test_progress_ends_where_all_are_frozen(capsys):
+    recipe = quick(lr=1e30, clip=None, warmup_epochs=0)
+    result = train(Replicas(NET, LOSSES), rows_of(640), recipe, evaluation=rows_of(500, seed=1))
+    assert len(result.frozen) == len(LOSSES)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == f"epoch {result.epochs}/4, 0 s left, {len(LOSSES)} of {len(LOSSES)} frozen"
+
+
 def test_progress_is_a_table_on_a_terminal(monkeypatch):
     ours, theirs = pty.openpty()
     seen = []

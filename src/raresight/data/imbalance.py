@@ -153,7 +153,7 @@ def _binary(
     # Both sides are put in order first, so that the draw of one does not depend on the size of the other.
     rare = _spread(rows[positive], categories, generator)
     common = _spread(rows[~positive], categories, generator)
-    n_common = min(len(common), _whole(len(rare) / rho))
+    n_common = _whole(min(len(common), len(rare) / rho))
     n_rare = round(rho * n_common)
     if n_rare == 0:
         raise ValueError(
@@ -166,12 +166,12 @@ def _binary(
 
 def _profiled(categories: NDArray[np.int64], shares: list[float], rho: float, seed: int) -> Imbalanced:
     available = np.bincount(categories)
-    largest = min(_whole(size / share) for size, share in zip(available, shares))
+    largest = _whole(min(int(size) / share for size, share in zip(available, shares)))
     sizes = [_whole(largest * share) for share in shares]
     if min(sizes) == 0:
         raise ValueError(
             f"rho = {rho:g} leaves class {sizes.index(0)} without a row: rho must be at least "
-            f"{1 / largest:.2g} here"
+            f"{_rounded_up(1 / largest):g} here"
         )
     generator = _random(seed)
     kept = [
@@ -230,6 +230,16 @@ def _whole(number: float) -> int:
     return math.floor(number * (1 + 1e-12))
 
 
+def _rounded_up(number: float) -> float:
+    """To two digits.
+
+    >>> _rounded_up(1 / 300), _rounded_up(1 / 500)
+    (0.0034, 0.002)
+    """
+    unit = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return float(f"{math.ceil(number / unit * (1 - 1e-12)) * unit:.2g}")
+
+
 def _number_of(category: int | str, class_names: Sequence[str] | None) -> int:
     if not isinstance(category, str):
         if isinstance(category, (bool, np.bool_)) or not isinstance(category, (int, np.integer)):
@@ -252,7 +262,8 @@ def _random(seed: int) -> np.random.Generator:
 
 
 def _checked_rho(rho: float) -> float:
-    if not isinstance(rho, (int, float, np.integer, np.floating)) or not 0 < rho <= 1:
+    is_number = isinstance(rho, (int, float, np.integer, np.floating)) and not isinstance(rho, bool)
+    if not is_number or not 0 < rho <= 1:
         raise ValueError(f"rho must be a number above 0 and at most 1, but is {rho!r}")
     return float(rho)
 

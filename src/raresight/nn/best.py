@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -51,7 +53,11 @@ class BestWeights:
         self._epochs[places] = epoch
 
     @torch.no_grad()
-    def restore(self) -> None:
-        """Give each replica the weights of its best epoch."""
+    def restore(self, where: Sequence[bool] | None = None) -> None:
+        """Give each replica the weights of its best epoch, epoch 0 if it had none; only those of `where`."""
+        places = [k for k in range(len(self._epochs)) if where is None or where[k]]
         for name, stack in self._state.items():
-            stack.copy_(self._kept[name])
+            if len(places) == len(stack):
+                stack.copy_(self._kept[name])
+            else:
+                stack[places] = self._kept[name][places]

@@ -43,6 +43,14 @@ BEST_EPOCHS = "best_epochs"
 """Likewise, of those epochs, 0 for a replica that had none."""
 _POINTER = "training.json"
 _JOURNAL = "journal.jsonl"
+# What the pointer says of a training.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "epoch": (int,),
+    "state": (str, type(None)),
+    "journal_bytes": (int,),
+    "seconds": (int, float),
+    "identity": (dict,),
+}
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,9 @@ class TrainingFolder:
             return self._begin()
         described = _read_pointer(pointer)
         state = described["state"]
+        if "keep" in self._identity:
+            # Folders of before there was a choice do not name it.
+            described["identity"].setdefault("keep", "last")
         different = differences(described["identity"], self._identity)
         if not has_results and described["epoch"] == 0 and (state is None or different):
             return self._begin()
@@ -190,9 +201,12 @@ def _read_pointer(path: Path) -> dict[str, Any]:
             f"{path} has format version {described.get('format_version')!r}, this raresight reads "
             f"{FORMAT_VERSION}"
         )
-    missing = {"epoch", "state", "journal_bytes", "seconds", "identity"} - described.keys()
+    missing = _KINDS.keys() - described.keys()
     if missing:
         raise ValueError(f"{path} lacks {', '.join(sorted(missing))}: it is damaged")
+    for name, kinds in _KINDS.items():
+        if not isinstance(described[name], kinds) or isinstance(described[name], bool):
+            raise ValueError(f"{path} is damaged: {name} is {_shown(described[name])}")
     return described
 
 

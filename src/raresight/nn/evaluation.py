@@ -77,8 +77,8 @@ def default_metric(recipe: Recipe, outputs: int) -> str:
     return recipe.best_by
 
 
-def check_evaluation(rows: RowSource, outputs: int) -> None:
-    """An error where the metrics are not defined, before a net is trained in vain."""
+def check_evaluation(rows: RowSource, outputs: int, best_by: str) -> None:
+    """An error where metrics, or the one that chooses, are not defined, before nets are trained in vain."""
     _refuse_weights(rows)
     counts = rows.class_counts(outputs)
     absent = [label for label, count in enumerate(counts) if count == 0]
@@ -87,6 +87,8 @@ def check_evaluation(rows: RowSource, outputs: int) -> None:
             f"the evaluation has no row with label {absent[0]} among its {len(rows)}: "
             "its metrics need both classes"
         )
+    if best_by in {f"accuracy_{label}" for label in absent}:
+        raise ValueError(f"best_by is {best_by}, but the evaluation has no row of that class")
 
 
 def _refuse_weights(rows: RowSource) -> None:

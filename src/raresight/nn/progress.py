@@ -25,7 +25,7 @@ class Moment:
     Attributes:
         epoch: Epochs that are finished.
         epochs: Epochs in all.
-        seconds_left: An estimate; None before there is one.
+        seconds_left: An estimate; 0 at the end, which may come before the last epoch.
         rows: The newest row of each replica with metrics, empty where nothing is evaluated.
         best_by: The metric by which replicas are ordered.
         names: Loss and seed of each replica.
@@ -35,7 +35,7 @@ class Moment:
 
     epoch: int
     epochs: int
-    seconds_left: float | None
+    seconds_left: float
     rows: Sequence[Row]
     best_by: str | None
     names: Sequence[str]
@@ -49,8 +49,11 @@ class Listener(Protocol):
 
 @contextmanager
 def shown(progress: bool) -> Iterator[Listener]:
-    """A listener that shows a training on stderr: live on a terminal if rich is installed, else as lines."""
-    if not progress:
+    """A listener that shows a training on stderr: live on a terminal if rich is installed, else as lines.
+
+    A process without stderr, such as a service, is shown nothing.
+    """
+    if not progress or sys.stderr is None:
         yield _nothing
         return
     live = _live_view() if sys.stderr.isatty() else None
@@ -72,7 +75,7 @@ class _Lines:
     def __call__(self, moment: Moment) -> None:
         for text in moment.news:
             sys.stderr.write(f"{text}\n")
-        if time.monotonic() >= self._next or moment.epoch == moment.epochs:
+        if time.monotonic() >= self._next or moment.seconds_left == 0:
             self._next = time.monotonic() + _SECONDS_BETWEEN_LINES
             sys.stderr.write(f"{_summary(moment)}\n")
             sys.stderr.flush()
@@ -122,15 +125,14 @@ def _is_metric(name: str, value: Any) -> bool:
 
 
 def _ordered(moment: Moment) -> list[Row]:
-    """The rows with metrics, the best first."""
+    """The rows with metrics, the best first, without replicas that are frozen."""
     name = moment.best_by or ""
-    return sorted((row for row in moment.rows if row.get(name) is not None), key=lambda row: -row[name])
+    sound = [row for row in moment.rows if row.get(name) is not None and not row.get("frozen")]
+    return sorted(sound, key=lambda row: -row[name])
 
 
 def _summary(moment: Moment) -> str:
-    parts = [f"epoch {moment.epoch}/{moment.epochs}"]
-    if moment.seconds_left is not None:
-        parts.append(f"{_duration(moment.seconds_left)} left")
+    parts = [f"epoch {moment.epoch}/{moment.epochs}", f"{_duration(moment.seconds_left)} left"]
     best = _ordered(moment)
     if best:
         parts.append(

@@ -140,6 +140,8 @@ class Recipe:
         if self.drw_epoch is not None:
             _check_whole("drw_epoch", self.drw_epoch, least=0)
         self._check_deferred()
+        if self.best_by is not None and not isinstance(self.best_by, str):
+            raise TypeError(f"best_by must be the name of a metric, or None, but is {self.best_by!r}")
         if not self.fprs:
             raise ValueError("fprs must hold at least one false-positive rate, but is empty")
         for fpr in self.fprs:

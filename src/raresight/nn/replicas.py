@@ -82,6 +82,11 @@ class Replicas:
                 "net must build a stack of raresight.nn.nets, such as partial(MLP, 30), but it built a "
                 f"{type(self.net).__name__}"
             )
+        if self.net.seeds != self.seeds:
+            raise ValueError(
+                f"net built a stack of seeds {_shortly(self.net.seeds)}, but was asked for "
+                f"{_shortly(self.seeds)}: it must hand on its arguments replicas and seeds, as partial does"
+            )
         self._class_weights: tuple[tuple[float, ...], ...] | None = None
         self.table = LossTable(self.losses, outputs=self.net.outputs)
 
@@ -211,13 +216,13 @@ class Replicas:
     def load_weights(self, path: str | os.PathLike[str]) -> Self:
         """Take over the weights of a file that `save` wrote, or of the folder of a training; returns itself.
 
-        Of a training with `keep="best"` they are of the best epochs so far, else of the last checkpoint.
-        Net, losses and seeds must be those of these replicas; the class weights are taken over, too. Losses
-        are compared by their texts, and so those made of a function by their names.
+        Of a training with `keep="best"` they are of the best epochs so far, as `train` would leave them, else
+        of the last checkpoint; it may be under way. Net, losses and seeds must be those of these replicas;
+        the class weights are taken over, too. Losses are compared by their texts, and so those made of
+        a function by their names. The weights get the precision that these replicas have.
         """
-        place = Path(path)
-        file = current_state(place) if place.is_dir() else place
-        text = tensor_metadata(file).get(_METADATA)
+        file, metadata, tensors = _read_weights(Path(path))
+        text = metadata.get(_METADATA)
         if text is None:
             raise ValueError(f"{file} does not hold the weights of replicas")
         described = json.loads(text)
@@ -225,11 +230,12 @@ class Replicas:
         different = differences(described, self.description())
         if different:
             raise ValueError(f"{file} holds other replicas: {'; '.join(different)}")
-        tensors, state = read_tensors(file), self.net.state_dict()
+        state = self.net.state_dict()
         epochs = tensors.get(f"{OURS}{BEST_EPOCHS}")
-        if epochs is not None and not epochs.any():
-            raise ValueError(f"{file} is of a training with keep='best' of which no epoch was judged yet")
-        tensors |= {name: tensors[best] for name in state if (best := f"{OURS}{BEST}{name}") in tensors}
+        if epochs is not None:
+            is_kept = (epochs > 0) | tensors[f"{OURS}frozen"]
+            for name in tensors.keys() & state.keys():
+                tensors[name][is_kept] = tensors[f"{OURS}{BEST}{name}"][is_kept]
         for name, stack in state.items():
             if name not in tensors or tensors[name].shape != stack.shape:
                 found = tuple(tensors[name].shape) if name in tensors else "missing"
@@ -285,6 +291,24 @@ class Replicas:
         count = max(1, _NUMBERS_AT_ONCE // (self.net.numbers_per_row(row_numbers) * len(self)))
         for start in range(0, rows, count):
             yield part(slice(start, start + count)).to(self.device, self.dtype)
+
+
+def _read_weights(path: Path) -> tuple[Path, dict[str, str], dict[str, Tensor]]:
+    """A file of weights, what it says of itself, and its tensors; of a folder the newest state."""
+    tries = 10 if path.is_dir() else 1
+    while True:
+        file = current_state(path) if path.is_dir() else path
+        tries -= 1
+        try:
+            return file, tensor_metadata(file), read_tensors(file)
+        except FileNotFoundError:
+            # A training that is under way has put a newer state in its place.
+            if not tries:
+                raise
+
+
+def _shortly(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds[:5])) + (", ..." if len(seeds) > 5 else "")
 
 
 def _check_builder(net: Any) -> None:

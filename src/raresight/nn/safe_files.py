@@ -40,6 +40,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     _need(path)
     try:
         tensors: dict[str, Tensor] = load_file(str(path))
+    except FileNotFoundError:
+        raise
     except Exception as error:
         raise ValueError(f"{path} cannot be read as safetensors, it is damaged: {error}") from None
     return tensors
@@ -52,6 +54,8 @@ def tensor_metadata(path: Path) -> dict[str, str]:
     try:
         with safe_open(str(path), framework="pt") as file:
             return dict(file.metadata() or {})
+    except FileNotFoundError:
+        raise
     except Exception as error:
         raise ValueError(f"{path} cannot be read as safetensors, it is damaged: {error}") from None
 

@@ -76,7 +76,8 @@ def train(
         resume: With False a folder that holds a training is refused.
         checkpoint_every: Epochs between checkpoints; the last epoch always has one.
         keep: Which weights the replicas end with, "last" or "best": those of its own best epoch for each, the
-            epoch of its row in `Training.best`, or those it began with where there is none. A training that
+            epoch of its row in `Training.best`. Where there is none, a replica that is frozen has the weights
+            it began with, and one whose metric was never defined those of the last epoch. A training that
             goes further goes on from the last ones all the same.
         device: Where; by default where the replicas are.
         progress: Whether to show how it goes, on stderr.
@@ -86,6 +87,7 @@ def train(
 
     Warns:
         ScheduleWarning: The training ends before the warm-up does, or before deferred reweighting begins.
+        UserWarning: With keep="best" the metric that chooses was not defined in any epoch of a replica.
 
     Example:
         >>> from functools import partial
@@ -99,7 +101,10 @@ def train(
         >>> [row["epoch"] for row in result.last], result.best[0]["roc_auc"] > 0.8
         ([5, 5], True)
     """
-    _check_arguments(replicas, recipe, checkpoint_every, folder, device)
+    checkpoint_every = _check_arguments(replicas, recipe, checkpoint_every, folder, device)
+    for name, switch in (("resume", resume), ("progress", progress)):
+        if not isinstance(switch, bool | np.bool_):
+            raise TypeError(f"{name} must be True or False, but is {switch!r}")
     if keep not in ("last", "best"):
         raise ValueError(f"keep must be 'last' or 'best', but is {keep!r}")
     if keep == "best" and evaluation is None:
@@ -109,11 +114,12 @@ def train(
     outputs = replicas.net.outputs
     rows.class_counts(outputs)  # refuses labels that the net does not have
     _check_fit(replicas, rows, "data")
-    best_by = None
-    if judged is not None:
-        check_evaluation(judged, outputs)
+    best_by: str | None = default_metric(recipe, outputs)  # refuses a name that is none
+    if judged is None:
+        best_by = None
+    else:
+        check_evaluation(judged, outputs, str(best_by))
         _check_fit(replicas, judged, "evaluation")
-        best_by = default_metric(recipe, outputs)
     if folder is not None:
         _check_written(replicas.losses)
     for text in _unreached(recipe, replicas.losses):
@@ -175,8 +181,16 @@ class _Run:
     def result(self) -> Training:
         """What became of it; the replicas have the weights that are to be kept."""
         if self._best is not None:
-            self._best.restore()
+            self._best.restore(self._has_best())
             self._replicas.class_weights = self._best_class_weights()
+            undefined = [name for name, has in zip(self._replicas.names, self._has_best()) if not has]
+            if undefined:
+                warnings.warn(
+                    f"keep='best', but {self._best_by} was not defined in any epoch of {len(undefined)} of "
+                    f"{len(self._replicas)} replicas, which have the weights of the last: "
+                    f"{'; '.join(undefined[:5])}{'; ...' if len(undefined) > 5 else ''}",
+                    stacklevel=3,
+                )
         history, seconds = tuple(self._course.history), self._course.seconds
         return Training(self._replicas.names, history, dict(self._reports), self._best_by, seconds)
 
@@ -209,11 +223,19 @@ class _Run:
         weights = None if self._best is None else self._best_class_weights()
         self._course.save(self._replicas.metadata(weights))
 
+    def _has_best(self) -> list[bool]:
+        """Which replicas have the weights of a best epoch, or at last those of before the first."""
+        epochs = () if self._best is None else self._best.epochs
+        return [epoch > 0 or k in self._reports for k, epoch in enumerate(epochs)]
+
     def _best_class_weights(self) -> Tensor | None:
-        """Those under which the weights of the best epochs were trained."""
+        """Those under which the weights that the replicas end with were trained."""
         if self._best is None:
             return None
-        return self._course.step.class_weights([epoch - 1 for epoch in self._best.epochs])
+        step = self._course.step
+        last = step.last_moved(self._course.epoch - 1)
+        chosen = zip(self._has_best(), self._best.epochs, last)
+        return step.class_weights([epoch - 1 if has else moved for has, epoch, moved in chosen])
 
     def _note_class_weights(self) -> None:
         """Tell the replicas under which class weights they were trained last: their links undo them."""
@@ -261,7 +283,7 @@ class _Run:
         return Moment(
             epoch=epoch,
             epochs=epochs,
-            seconds_left=seconds_an_epoch * (epochs - epoch),
+            seconds_left=0.0 if self._course.is_done else seconds_an_epoch * (epochs - epoch),
             rows=self._newest,
             best_by=self._best_by,
             names=self._replicas.names,
@@ -270,7 +292,8 @@ class _Run:
         )
 
 
-def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: Any, device: Any) -> None:
+def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: Any, device: Any) -> int:
+    """An error where one of them cannot be used; returns `checkpoint_every` as a whole number."""
     if not isinstance(replicas, Replicas):
         raise TypeError(
             "train needs Replicas, such as Replicas(partial(MLP, 30), losses), but got a "
@@ -280,7 +303,13 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: 
         raise TypeError(
             f"recipe must be a Recipe, such as Recipe.tables(epochs=30), but is a {type(recipe).__name__}"
         )
-    if isinstance(checkpoint_every, bool) or not isinstance(checkpoint_every, int) or checkpoint_every < 1:
+    if torch.is_inference_mode_enabled() or any(one.is_inference() for one in replicas.net.parameters()):
+        raise RuntimeError(
+            "nothing can be trained within torch.inference_mode(), nor weights that were made there: build "
+            "and train the replicas outside"
+        )
+    is_whole = isinstance(checkpoint_every, int | np.integer) and not isinstance(checkpoint_every, bool)
+    if not is_whole or checkpoint_every < 1:
         raise ValueError(
             f"checkpoint_every must be a whole number of at least 1, but is {checkpoint_every!r}"
         )
@@ -292,6 +321,9 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: 
         raise ValueError(f"device must be one such as 'cpu' or 'cuda', but is {device!r}") from error
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {device!r}, but there is no GPU that this PyTorch could use")
+    if kind == "meta":
+        raise ValueError("device is 'meta', on which nothing is computed: choose one such as 'cpu' or 'cuda'")
+    return int(checkpoint_every)
 
 
 def _check_fit(replicas: Replicas, rows: RowSource, name: str) -> None:
@@ -347,8 +379,7 @@ def _identity(
         "recipe": recipe.to_dict(),
         "data": rows.fingerprint(),
         "evaluation": None if judged is None else judged.fingerprint(),
-        # Folders of before there was a choice do not name it.
-        **({} if keep == "last" else {"keep": keep}),
+        "keep": keep,
     }
 
 

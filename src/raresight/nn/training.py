@@ -78,7 +78,9 @@ class Training:
 
     def __str__(self) -> str:
         lines = [f"{len(self.names)} replicas, {self.epochs} epochs, {self.seconds:.1f} s"]
-        for name, best, last in zip(self.names, self.best, self.last):
+        for k, (name, best, last) in enumerate(zip(self.names, self.best, self.last)):
+            if best is None and last is not None and k not in self.frozen:
+                lines.append(f"{name}: {self.best_by} not defined in any epoch")
             if best is not None and last is not None:
                 lines.append(
                     f"{name}: {self.best_by} {self._merit(best):.4f} at epoch {best['epoch']}, "

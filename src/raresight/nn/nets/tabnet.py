@@ -92,6 +92,9 @@ class TabNet(ReplicaNet):
         independent = whole_number("independent", independent, least=0)
         if shared + independent < 1:
             raise ValueError("TabNet needs at least 1 gated layer, but shared and independent are both 0")
+        for name, number in (("gamma", gamma), ("momentum", momentum)):
+            if isinstance(number, str | bool):
+                raise TypeError(f"{name} must be a number, but is {number!r}")
         gamma, momentum = float(gamma), float(momentum)
         if not 1 <= gamma < math.inf or not 0 < momentum <= 1:
             raise ValueError(
