@@ -198,7 +198,7 @@ def command(*arguments, **options):
 def fit_arguments(source, out, *more):
     return [
         "fit", source, "--target", "label", "--families", "linear,lightgbm", "--losses", "crossentropy,tbl",
-        "--fpr", "0.01", "--max-fpr", "0.1", "--trials", "14", "--out", out, *more,
+        "--fpr", "0.01", "--max-fpr", "0.1", "--trials", "8", "--out", out, *more,
     ]  # fmt: skip
 
 
@@ -263,7 +263,7 @@ def test_interrupted_it_saves_the_best_so_far(source, tmp_path):
     # Once some candidates are done, as the journal says.
     scores = out / "search" / "scores"
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and (not scores.exists() or len(list(scores.glob("*.npy"))) < 8):
+    while time.monotonic() < deadline and (not scores.exists() or len(list(scores.glob("*.npy"))) < 4):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     printed, told = process.communicate(timeout=120)
@@ -312,8 +312,10 @@ def test_ctrl_c_while_reading_says_how_to_go_on(tmp_path):
 
 def test_ctrl_c_after_the_search_waits_for_the_result(source, tmp_path):
     out = tmp_path / "out"
+    arguments = fit_arguments(source, out, "--jobs", "1")
+    arguments[arguments.index("--trials") + 1] = "2"
     process = subprocess.Popen(
-        [sys.executable, "-m", "raresight", *map(str, fit_arguments(source, out, "--jobs", "2"))],
+        [sys.executable, "-m", "raresight", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
