@@ -16,8 +16,9 @@ BOX = """id => {
 }"""
 
 
-@pytest.fixture(params=[1280, 600, 390, 320])
+@pytest.fixture(scope="module", params=[1280, 600, 390, 320])
 def narrow(request, browser, report):
+    """The page at a width; tests only look at it."""
     opened = Opened(browser, report, viewport={"width": request.param, "height": 844})
     yield opened
     assert opened.complaints == []
