@@ -304,7 +304,7 @@ def test_one_process_at_a_time(tmp_path):
 
     with (tmp_path / "lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(RuntimeError, match="another process is training in"):
+        with pytest.raises(BlockingIOError, match="another process is training in"):
             train_here(tmp_path)
 
 

@@ -166,12 +166,33 @@ def test_an_experiment_is_trained_once(tmp_path):
     again = runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options)
     assert (again.trained, again.left) == (0, 0)
     assert journal.read_bytes() == before
+    # Other images have no results yet, though all else is the same; the first journals do not say of which.
+    others = write_tiny_cifar10(tmp_path / "others", train_images=15, test_images=2)
+    with pytest.raises(
+        ValueError, match=r"99 results of other images than those in .*others.*, such as of a part"
+    ):
+        runs.run_experiment(EXPERIMENT, SETUP, others, tmp_path, **options)
+    records = [json.loads(line) for line in before.splitlines()]
+    journal.write_text("".join(json.dumps({**one, "images": None}) + "\n" for one in records[:1]))
+    with pytest.raises(ValueError, match="1 results of other images"):
+        runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options)
+    for one in records:
+        del one["images"]
+    journal.write_text("".join(json.dumps(one) + "\n" for one in records))
+    assert runs.run_experiment(EXPERIMENT, SETUP, others, tmp_path, **options).trained == 0
     # A trial that is lost is trained again, alone.
     lines = before.splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])
     assert runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options).trained == 1
     assert read_records(journal).keys() == {json.dumps(r, sort_keys=True, separators=(",", ":")) for r in
                                             (json.loads(line)["trial"] for line in lines)}  # fmt: skip
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_device_that_is_not_there(data, tmp_path, capsys):
+    for device, words in (("cuda", "PyTorch sees no GPU here"), ("foo", "one such as cpu or cuda")):
+        with pytest.raises(ValueError, match=words):
+            runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, complete=False, device=device)
 
 
 def test_only_what_is_asked_for_and_unfinished_stacks_first(data, tmp_path):

@@ -66,9 +66,14 @@ def unpack_values(packed: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 
 def pack_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Constructor parameters as JSON values; NumPy's numbers and arrays as Python's."""
+    """Constructor parameters as JSON values; NumPy's numbers and arrays as Python's.
+
+    A generator in place of a seed is left out: it has moved on, so that it would not give the same fit again.
+    """
     packed = {}
     for name, value in parameters.items():
+        if isinstance(value, (np.random.RandomState, np.random.Generator)):
+            value = None
         if isinstance(value, (np.generic, np.ndarray)):
             value = value.tolist()
         try:

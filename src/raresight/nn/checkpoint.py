@@ -181,7 +181,7 @@ def held_folder(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise RuntimeError(
+            raise BlockingIOError(
                 f"another process is training in {folder}: wait for it to end, or take another folder"
             ) from None
         yield

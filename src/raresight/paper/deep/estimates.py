@@ -91,11 +91,11 @@ def paired(values: Values, reference: Values) -> Estimate:
 def standard_errors_apart(ours: Estimate, mean: float, deviation: float | None, trials: int) -> float:
     """How many standard errors of the difference ours lies above a printed mean of so many trials.
 
+    A mean without a deviation is taken as it is: the errors are ours alone then.
+
     >>> apart = standard_errors_apart(Estimate(0.9, 0.01, 0.003, 0.89, 0.91, 9), 0.88, 0.01, 4)
     >>> round(apart, 3)
     3.43
     """
-    if deviation is None:
-        return math.nan
-    error = math.hypot(ours.error, deviation / math.sqrt(trials))
+    error = math.hypot(ours.error, (deviation or 0.0) / math.sqrt(trials))
     return (ours.mean - mean) / error if error > 0 else math.nan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from ...data.imbalance import Imbalanced, exponential, halves, pair, step
 from ...nn import ImageRows
 from .settings import Trial, validation_share
 
-__all__ = ["TaskRows", "keep_back", "make_task", "read_images", "task_rows"]
+__all__ = ["TaskRows", "keep_back", "make_task", "read_images", "set_digest", "task_rows"]
 
 MINORITY, MAJORITY = "deer", "horse"
 _READERS: dict[str, Callable[..., ImageSet]] = {
@@ -45,6 +46,16 @@ class TaskRows:
 def read_images(dataset: str, folder: Path, *, complete: bool = True) -> ImageSet:
     """Read a published set; with `complete=False` also a part of one."""
     return _READERS[dataset](folder, complete=complete)
+
+
+def set_digest(images: ImageSet) -> str:
+    """A number that tells whether two image sets are the same, in pixels and labels."""
+    digest = hashlib.sha256()
+    for part in (images.train, images.test):
+        for array in (part.pixels, part.labels):
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data.cast("B"))
+    return digest.hexdigest()
 
 
 def make_task(images: Images, trial: Trial) -> Imbalanced:

@@ -28,7 +28,8 @@ Record = Mapping[str, Any]
 train_loss, gradient_norm_max, and the metrics with `validation_` or `test_` before their names), `frozen`
 (why it stopped, or null), `seconds` (its share of the stack's), `stack` (how many were trained together),
 `device`, `precision`, `clip`, `recipe` (batch, schedule and the like; the first journals have none, their
-trainings had those of `stack.recipe_of`, too), `versions` and `date`.
+trainings had those of `stack.recipe_of`, too), `images` (a digest of the whole set, likewise), `versions` and
+`date`.
 """
 _NEEDED = ("curve", "frozen", "class_counts", "device", "precision", "clip", "versions", "date")
 

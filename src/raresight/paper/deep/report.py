@@ -306,7 +306,8 @@ def _paper_words(experiment: Experiment) -> str:
         "The paper's learning rate and parameters (Appendix D), all rows trained on, the first draw, three "
         "seeds. As in the paper the best epoch is chosen **on the test set**, which is too good; the last "
         "epoch stands beside it. Ours ± standard deviation over seeds, then the paper's, then the difference "
-        f"in standard errors (SE), or as it is where the paper prints no deviation.{unsaid}"
+        "in standard errors (SE), of ours alone beside the difference itself where the paper prints no "
+        f"deviation.{unsaid}"
     )
 
 

@@ -48,10 +48,11 @@ def printed_cells(printed: Printed | None, ours: Estimate, metric: str) -> list[
     if printed is None:
         return ["", ""]
     text = number(metric, printed.mean)
-    if printed.deviation is None:
-        return [text, f"{number(metric, ours.mean - printed.mean, sign=True)}"]
     errors = apart(ours, printed)
     words = "" if math.isnan(errors) else f"{errors:+.1f} SE"
+    if printed.deviation is None:
+        gap = number(metric, ours.mean - printed.mean, sign=True)
+        return [text, f"{gap} ({words} of ours)" if words else gap]
     return [f"{text} ± {number(metric, printed.deviation)}", words]
 
 

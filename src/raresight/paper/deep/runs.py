@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import torch
 
 from ...nn.safe_files import write_json
 from .experiments import Experiment, known_trials
-from .images import TaskRows, read_images, task_rows
+from .images import TaskRows, read_images, set_digest, task_rows
 from .journal import Record, add_records, journal_path, read_records
 from .plan import STACK, stack_seconds, stack_sizes
 from .settings import ROLES, Setup, Trial, folder_name
@@ -83,15 +83,17 @@ def run_experiment(
         raise ValueError(f"roles must be of {', '.join(ROLES)}, but one is {unknown[0]!r}")
     experiment.check(setup)
     begun = time.monotonic()
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    where = _device(device)
     journal = journal_path(out, experiment.name, setup.dataset)
     unfinished = (out / "unfinished") if checkpoints is None else checkpoints
     images = read_images(setup.dataset, data, complete=complete)
+    digest = set_digest(images)
     rows: tuple[Trial, TaskRows] | None = None
     clock = _Clock(begun, minutes, 1.0 if where.startswith("cuda") else None)
     trained = 0
     while True:
         finished = read_records(journal)
+        _refuse_other_images(finished, digest, journal, data)
         wanted = _wanted(experiment, setup, finished, roles, rhos)
         chosen = _next_stack(wanted, unfinished, stack, clock, is_first=trained == 0)
         if not chosen:
@@ -122,11 +124,33 @@ def run_experiment(
         if is_new:
             clock.learn(stack_seconds(chosen), time.monotonic() - stack_begun)
         # The folder goes last: killed in between, the records are there, and nobody resumes the folder.
-        add_records(journal, records)
+        add_records(journal, [{**record, "images": digest} for record in records])
         remove_folder(folder)
         trained += len(records)
         # The graph of a stack holds its memory until it is collected.
         gc.collect()
+
+
+def _device(name: str | None) -> str:
+    """The device of that name, or the best there is; an error where it is none."""
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind = name.split(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"device must be one such as cpu or cuda, but is {name!r}")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {name!r}, but PyTorch sees no GPU here")
+    return name
+
+
+def _refuse_other_images(finished: Mapping[str, Record], digest: str, journal: Path, data: Path) -> None:
+    """An error where results are of other images; the first journals do not say of which theirs are."""
+    others = [record for record in finished.values() if record.get("images", digest) != digest]
+    if others:
+        raise ValueError(
+            f"{journal} has {len(others)} results of other images than those in {data}, such as of a part of "
+            "the set: choose another folder for the results, or move that file away"
+        )
 
 
 class _Clock:
