@@ -10,7 +10,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-__all__ = ["as_array", "as_labels", "as_table", "as_weights", "digest_of", "row_not_finite"]
+__all__ = [
+    "as_array",
+    "as_labels",
+    "as_table",
+    "as_weights",
+    "digest_of",
+    "digest_of_arrays",
+    "row_not_finite",
+]
 
 
 def as_array(values: ArrayLike | Tensor, name: str) -> NDArray[Any]:
@@ -93,9 +101,13 @@ def as_weights(weights: ArrayLike | Tensor | None, rows: int) -> Tensor | None:
 
 def digest_of(kind: str, *tensors: Tensor) -> str:
     """A number that tells whether two lists of tensors are the same, in type, shape and values."""
+    return digest_of_arrays(kind, *(tensor.cpu().numpy() for tensor in tensors))
+
+
+def digest_of_arrays(kind: str, *arrays: NDArray[Any]) -> str:
+    """Likewise of arrays."""
     digest = hashlib.sha256(kind.encode())
-    for tensor in tensors:
-        array = tensor.cpu().numpy()
+    for array in arrays:
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data.cast("B"))
     return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from ...data.images import Images, ImageSet, read_cifar10, read_cifar100, read_tiny_imagenet
 from ...data.imbalance import Imbalanced, exponential, halves, pair, step
 from ...nn import ImageRows
+from ...nn.row_values import digest_of_arrays
 from .settings import Trial, validation_share
 
 __all__ = ["TaskRows", "keep_back", "make_task", "read_images", "set_digest", "task_rows"]
@@ -50,12 +50,8 @@ def read_images(dataset: str, folder: Path, *, complete: bool = True) -> ImageSe
 
 def set_digest(images: ImageSet) -> str:
     """A number that tells whether two image sets are the same, in pixels and labels."""
-    digest = hashlib.sha256()
-    for part in (images.train, images.test):
-        for array in (part.pixels, part.labels):
-            digest.update(f"{array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data.cast("B"))
-    return digest.hexdigest()
+    parts = (images.train, images.test)
+    return digest_of_arrays("image set", *(array for part in parts for array in (part.pixels, part.labels)))
 
 
 def make_task(images: Images, trial: Trial) -> Imbalanced:
