@@ -138,7 +138,10 @@ def test_table2_from_a_journal(tmp_path):
     assert (float(found["mean"]), float(found["paper"])) == (pytest.approx(0.74), pytest.approx(0.8641))
     error = math.hypot(0.01 / math.sqrt(3), 0.00063 / math.sqrt(3))
     assert float(found["standard_errors_apart"]) == pytest.approx((0.74 - 0.8641) / error)
-    assert standard_errors_apart(estimate({(0, 0): 1.0}), 1.0, None, 3) != 0
+    # Beside a number without a deviation the errors are ours alone; a single training has none.
+    ours = estimate({(0, 0): 1.0, (0, 1): 2.0, (0, 2): 3.0})
+    assert standard_errors_apart(ours, 1.0, None, 3) == pytest.approx(math.sqrt(3))
+    assert math.isnan(standard_errors_apart(estimate({(0, 0): 1.0}), 1.0, None, 3))
     text = paths[1].read_text()
     assert "**halves, rho 0.01 (shortened, 14 of 250 epochs)**" in text
     assert "| TBL+LA | alpha=0.7 C=0.5 lr=0.02 (the test set would choose alpha=0.7 C=0.5 lr=0.002) |" in text

@@ -189,7 +189,7 @@ def test_an_experiment_is_trained_once(tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_device_that_is_not_there(data, tmp_path, capsys):
+def test_a_device_that_is_not_there(data, tmp_path):
     for device, words in (("cuda", "PyTorch sees no GPU here"), ("foo", "one such as cpu or cuda")):
         with pytest.raises(ValueError, match=words):
             runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, complete=False, device=device)
