@@ -82,16 +82,16 @@ def test_a_frozen_net_is_not_waited_for():
 
 
 def test_every_class_is_held_out_in_its_share():
-    codes = np.repeat([0, 1], [900, 100])
+    codes = np.repeat([0, 1], [9000, 1000])
     train, held = hold_out(codes, "auto", 0.2, np.random.RandomState(0))
-    assert sorted([*train, *held]) == list(range(1000))
-    assert np.bincount(codes[held]).tolist() == [180, 20]
-    few = np.repeat([0, 1], [900, 5 * MIN_VALIDATION_ROWS - 1])
+    assert sorted([*train, *held]) == list(range(10_000))
+    assert np.bincount(codes[held]).tolist() == [1800, 200]
+    few = np.repeat([0, 1], [9000, 5 * MIN_VALIDATION_ROWS - 1])
     assert hold_out(few, "auto", 0.2, np.random.RandomState(0)) is None
     for no in (False, np.False_):
         assert hold_out(codes, no, 0.2, np.random.RandomState(0)) is None
     assert hold_out(codes, np.True_, 0.2, np.random.RandomState(0)) is not None
-    assert len(hold_out(few, True, 0.2, np.random.RandomState(0))[1]) == 180 + 9
+    assert len(hold_out(few, True, 0.2, np.random.RandomState(0))[1]) == 1800 + MIN_VALIDATION_ROWS - 1
     with pytest.raises(ValueError, match="holds out rows of every class, but one has 1 of them"):
         hold_out(np.repeat([0, 1], [9, 1]), True, 0.2, np.random.RandomState(0))
 
@@ -112,7 +112,8 @@ def test_scores_are_those_of_the_rows_given():
 def test_the_best_of_several_losses_is_kept():
     X, y = ring_table(3000)
     losses = ["crossentropy", "tbl(alpha=0.6,C=1)", "focal"]
-    model = DeepClassifier(losses, n_seeds=2, max_epochs=4, max_fpr=0.1, **SMALL).fit(X, y)
+    held = {"n_seeds": 2, "max_epochs": 4, "max_fpr": 0.1, "early_stopping": True}
+    model = DeepClassifier(losses, **held, **SMALL).fit(X, y)
     assert model.validation_history_.shape == (4, 3, 2)
     scores = model.validation_scores_
     assert list(scores) == [str(loss) for loss in model.losses_]

@@ -106,9 +106,11 @@ def drop_entry(folder, name):
 
 
 def as_before_the_scale(folder):
-    """Neither the factor nor the parameter that asks for it."""
+    """Neither the factor nor the parameters that came with it and later."""
     described = json.loads((folder / "deep.json").read_text())
-    del described["score_scale"], described["parameters"]["calibration"]
+    del described["score_scale"]
+    for name in ("calibration", "average_epochs", "refit"):
+        del described["parameters"][name]
     (folder / "deep.json").write_text(json.dumps(described))
 
 
@@ -135,7 +137,7 @@ def test_an_entry_that_was_changed_by_hand(copied):
     ("entries", "said"),
     [
         ({"format": "other"}, "does not describe a model of raresight.deep"),
-        ({"format_version": 99}, "format version 99, this raresight reads up to 3"),
+        ({"format_version": 99}, "format version 99, this raresight reads up to 4"),
         ({"net": {"name": "resnet"}}, "lacks or garbles an entry: the net 'resnet' is unknown"),
         ({"columns": [{"scaled": True}]}, "lacks or garbles an entry"),
         ({"parameters": {}}, "lacks or garbles an entry"),
@@ -156,7 +158,8 @@ def test_a_model_of_the_first_format_predicts_what_it_did(classes, tmp_path):
     """It shifts the log-odds after the link; its score and decision have no constant."""
     X, y = ring_table(400)
     y = y if classes == 2 else np.digitize(X[:, 0], [-1, 1])
-    model = DeepClassifier("focal", net="mlp", width=4, max_epochs=1, n_jobs=1).fit(X, y)
+    options = {"net": "mlp", "width": 4, "max_epochs": 1, "early_stopping": False, "n_jobs": 1}
+    model = DeepClassifier("focal", **options).fit(X, y)
     assert model.score_scale_ == 1  # nothing was held out
     raw = model.decision_function(X) - model.score_shift_
     model.save(tmp_path)
@@ -181,7 +184,8 @@ def test_a_model_of_the_first_format_predicts_what_it_did(classes, tmp_path):
 def test_a_model_of_the_second_format_predicts_what_it_did(tmp_path):
     X, y = ring_table(400)
     options = {"net": "mlp", "width": 4, "max_epochs": 1, "random_state": 0, "n_jobs": 1}
-    model = DeepClassifier(calibration="level", **options).fit(X, y, eval_set=(X, y))
+    before = {"calibration": "level", "average_epochs": 0.0, "refit": False}
+    model = DeepClassifier(**before, **options).fit(X, y, eval_set=(X, y))
     model.save(tmp_path)
     as_before_the_scale(tmp_path)
     rewrite(tmp_path, format_version=2)
@@ -194,6 +198,31 @@ def test_a_model_of_the_second_format_predicts_what_it_did(tmp_path):
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
+def test_a_model_of_the_third_format_is_fitted_again_as_it_was(tmp_path):
+    """It had neither means of weights nor a second training."""
+    X, y = ring_table(1500)
+    options = {
+        "net": "mlp",
+        "width": 4,
+        "max_epochs": 3,
+        "early_stopping": True,
+        "random_state": 0,
+        "n_jobs": 1,
+    }
+    model = DeepClassifier(average_epochs=0, refit=False, **options).fit(X, y)
+    model.save(tmp_path)
+    described = json.loads((tmp_path / "deep.json").read_text())
+    for name in ("average_epochs", "refit"):
+        del described["parameters"][name]
+    (tmp_path / "deep.json").write_text(json.dumps(described))
+    rewrite(tmp_path, format_version=3)
+    earlier = DeepClassifier.load(tmp_path)
+    assert (earlier.average_epochs, earlier.refit) == (0, False)
+    assert np.array_equal(earlier.predict_proba(X), model.predict_proba(X))
+    again = DeepClassifier(**earlier.get_params()).fit(X, y)
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_file_has_the_scale(classes, tmp_path):
     X, y = ring_table(400)
@@ -202,7 +231,7 @@ def test_the_file_has_the_scale(classes, tmp_path):
     assert model.score_scale_ != 1
     model.save(tmp_path)
     described = json.loads((tmp_path / "deep.json").read_text())
-    assert (described["format_version"], described["score_scale"]) == (3, model.score_scale_)
+    assert (described["format_version"], described["score_scale"]) == (4, model.score_scale_)
     again = DeepClassifier.load(tmp_path)
     assert again.score_scale_ == model.score_scale_
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))

@@ -44,7 +44,8 @@ def is_there(name):
 def fitted(net, device="cuda", weights=None, rows=slice(None), losses=("crossentropy", "tbl"), **options):
     from raresight.deep import DeepClassifier
 
-    chosen = {**NETS[net], "max_epochs": 10, "max_fpr": 0.1, "random_state": 0, **options}
+    chosen = {**NETS[net], "max_epochs": 10, "max_fpr": 0.1, "random_state": 0, "early_stopping": True}
+    chosen |= options
     model = DeepClassifier(list(losses), net=net, n_seeds=2, device=device, **chosen)
     return model.fit(X[rows], Y[rows], None if weights is None else weights[rows])
 
@@ -86,7 +87,7 @@ def check_few_positives_choose_the_epochs_on_the_device():
     few = np.sort(np.concatenate([np.flatnonzero(Y == 1)[:20], np.flatnonzero(Y == 0)[:2000]]))
     others = np.setdiff1d(np.arange(len(Y)), few)
     for net in NETS:
-        one, other = (fitted(net, rows=few, losses=["tbl"]) for _ in range(2))
+        one, other = (fitted(net, rows=few, early_stopping="auto") for _ in range(2))
         assert one.best_epochs_ == other.best_epochs_, net
         scores = one.decision_function(X[others])
         assert np.array_equal(scores, other.decision_function(X[others])), net

@@ -13,6 +13,8 @@ import torch
 from run import skipped
 
 from raresight.nn import ImageRows, Recipe, Replicas, TableRows, evaluate_replicas, train
+from raresight.nn.averaging import MeanWeights
+from raresight.nn.course import underway
 from raresight.nn.nets import MLP, TabNet, resnet_cifar
 
 LOSSES = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2.0)", "alpha(alpha=0.8)"]
@@ -90,6 +92,36 @@ def check_graph_equals_the_step_without_it_resnet_bf16():
     two, _ = trained(RESNET, IMAGES, replace(recipe, cuda_graph=False))
     assert_moved(one, RESNET)
     assert_equal(one, two)
+
+
+def means_of(net, recipe, device="cuda"):
+    """A stack with the means of its weights over an epoch, and one with the weights it was trained to."""
+    replicas = Replicas(net, LOSSES, (3, 4, 3, 5)).to(device)
+    with underway(replicas, TABLE.to(device, torch.float32), recipe) as course:
+        means = MeanWeights(course.step, 1.0)
+        while not course.is_done:
+            course.run_epoch(means.note)
+            before = weights_of(replicas)
+            with means.in_place():
+                lent = weights_of(replicas)
+            after = weights_of(replicas)
+            assert all(torch.equal(after[name], value) for name, value in before.items())
+        means.write()
+    assert all(torch.equal(lent[name], value) for name, value in weights_of(replicas).items())
+    return replicas
+
+
+def check_the_graph_leaves_the_means_of_weights_as_they_are():
+    """Noted between the replays of a graph, and lent to the net between epochs: training is not touched."""
+    for net in (MLP_NET, TABNET):
+        one, other = means_of(net, RECIPE), means_of(net, replace(RECIPE, cuda_graph=False))
+        assert_equal(one, other)
+        trained_alone, _ = trained(net, TABLE)
+        gap = max(
+            (value - there).abs().max().item()
+            for value, there in zip(weights_of(one).values(), weights_of(trained_alone).values())
+        )
+        assert gap > 1e-4, "the means are the newest weights"
 
 
 def check_the_same_seed_gives_the_same_weights_mlp():

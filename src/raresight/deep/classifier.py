@@ -29,14 +29,22 @@ from ..common.tables import categorical_columns, is_frame, read_table
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from ..nn import Recipe
-from .cross_fit import cross_fitted_epochs, parts_of
+from .cross_fit import Choice, choose_by_turns, parts_of
 from .encoding import TableEncoder, dense_table
 from .files import read_model, write_model
 from .fitting import TrainingRows, fit_nets, importances
 from .level import at_level, score_shift
 from .nets import plan_net
+from .refit import refit_nets
 from .scale import ScoredRows, score_scale
-from .settings import batch_size_for, check_settings, default_epochs, device_for, torch_threads
+from .settings import (
+    batch_size_for,
+    check_settings,
+    default_average,
+    default_epochs,
+    device_for,
+    torch_threads,
+)
 from .trained_nets import TrainedNets
 from .validation import Validation, hold_out
 
@@ -44,7 +52,7 @@ __all__ = ["DeepClassifier"]
 
 Array = NDArray[Any]
 
-# The share of the epochs with the full learning rate where the last one is kept.
+# The share of the epochs with the full learning rate where the last one is kept as it is.
 _FULL_RATE = 0.8
 # Rows that are coded and scored at a time.
 _BLOCK = 1 << 16
@@ -85,17 +93,25 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         warmup_epochs: Over these the learning rate rises linearly.
         early_stopping: Whether training rows are held out to find each net's best epoch by the partial AUC up
             to `max_fpr`, with the rarer class as the event (for several classes by the mean log-probability
-            of the true one). `"auto"` does so where at least 10 rows of every class would be held out; with
-            fewer it chooses the number of epochs by five parts that take turns in judging (see
-            `raresight.deep.cross_fit`) and then trains on all rows. With `eval_set` in `fit` those rows serve
-            and none are held out. With False the nets have the weights of the last of `max_epochs` epochs,
-            and the last fifth of them a tenth of the learning rate.
+            of the true one). `"auto"` does so where at least 200 rows of every class would be held out; with
+            fewer it chooses the number of epochs, and among losses, by five parts that take turns in judging
+            (see `raresight.deep.cross_fit`) and then trains on all rows. With `eval_set` in `fit` those rows
+            serve and none are held out. With False the nets have the weights of the last of `max_epochs`
+            epochs.
         validation_fraction: The share of the rows of each class that is held out.
         patience: Training ends when no net has become better for so many epochs; where parts take turns in
             judging, after five without a better mean.
+        average_epochs: What is judged and kept are means of the weights over about so many of the last epochs
+            (see `raresight.nn.averaging`). 0 takes the weights as they are; None is 2, but 0 where the number
+            of epochs is given and not chosen. There, without means, the last fifth of the epochs has a tenth
+            of the learning rate.
+        refit: Whether nets that chose their epochs by held-out rows are then trained once more from the
+            beginning, on all rows and for so many epochs: only those of the loss that is kept. With
+            `eval_set` no row is held out and nothing is trained twice.
         max_fpr: Largest false-positive rate of the partial AUC.
-        calibration: `"scale"` chooses the factor a on the held-out rows, or those of `eval_set`; without such
-            rows it is 1. `"level"` leaves it at 1: the constant alone.
+        calibration: `"scale"` chooses the factor a on rows of which the nets that score them saw nothing:
+            those held out, those of `eval_set`, or all where parts take turns; with `early_stopping=False` it
+            is 1. `"level"` leaves it at 1: the constant alone.
         class_weight: `{class: weight}`, or `"balanced"`; taken out of the probabilities again, as for
             `LinearClassifier`.
         categorical_features: `"auto"` takes categorical columns of DataFrames; a list of names or positions
@@ -108,9 +124,10 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_, n_features_in_, feature_names_in_: As in scikit-learn.
         loss_: The loss of the nets, class weights included.
         losses_: All losses that were trained; after `load` the text of one that lost and cannot be read.
-        validation_scores_: The validation score of each loss by its text; None without validation rows.
+        validation_scores_: The validation score of each loss by its text, where parts took turns of all rows
+            by nets that did not see them; None without either.
         best_epochs_: The epoch whose weights each net has, from 1.
-        n_epochs_: Epochs that were trained.
+        n_epochs_: Epochs that were trained, `refit` aside.
         validation_history_: (epochs, losses, seeds), the validation score of each net after each epoch; None
             without validation rows.
         score_scale_: The factor a of the scores of the nets, above 0, one for all classes.
@@ -167,6 +184,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: bool | str = "auto",
         validation_fraction: float = 0.2,
         patience: int = 10,
+        average_epochs: float | None = None,
+        refit: bool = True,
         max_fpr: float = 0.01,
         calibration: str = "scale",
         class_weight: Mapping[Any, float] | str | None = None,
@@ -192,6 +211,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.average_epochs = average_epochs
+        self.refit = refit
         self.max_fpr = max_fpr
         self.calibration = calibration
         self.class_weight = class_weight
@@ -282,35 +303,60 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         device = device_for(self.device)
         is_watched = validation is not None
-        recipe = self._recipe(len(train), stops_early=is_watched)
+        recipe, average = self._recipe(len(train), is_watched), self._average(is_watched)
         plan.check_batch(min(recipe.batch, len(train)))
-        if not is_watched and self.early_stopping == "auto" and len(losses) == 1:
-            takes_turns = parts_of(codes, random)
-            if takes_turns is not None:
-                watched = self._recipe(len(train), stops_early=True)
-                epochs = cross_fitted_epochs(
-                    plan, losses[0], seeds, rows, watched, takes_turns, device=device
-                )
-                recipe = replace(watched, epochs=epochs)
+        by_turns = parts_of(codes, random) if not is_watched and self.early_stopping == "auto" else None
+        choice = None
+        if by_turns is not None:
+            recipe, average = self._recipe(len(train), True), self._average(True)
+            choice = choose_by_turns(
+                plan,
+                losses,
+                seeds,
+                rows,
+                recipe,
+                by_turns,
+                max_fpr=float(self.max_fpr),
+                event=event,
+                average_epochs=average,
+                device=device,
+            )
+            recipe = replace(recipe, epochs=choice.epochs)
         outcome = fit_nets(
             plan,
-            losses,
+            losses if choice is None else [choice.loss],
             seeds,
             rows,
             recipe,
             validation=validation,
             patience=int(self.patience),
+            average_epochs=average,
             device=device,
         )
         nets, merits = outcome.nets, outcome.trained.merits
         raw = ScoredRows(nets.scores(inputs, device), codes, weights)
-        scale = self._scale(nets, raw, validation, shares, device)
+        scale = self._scale(nets, raw, validation, choice, shares, device)
+        if parts is not None and self.refit:
+            encoder = TableEncoder.learn(table, categorical, counted)
+            inputs = encoder.apply(table)
+            rows = TrainingRows(inputs, codes, weights, shares)
+            nets = refit_nets(
+                replace(plan, features=encoder.n_inputs),
+                nets.loss,
+                seeds,
+                rows,
+                self._recipe(len(codes), is_watched),
+                outcome.best_epochs,
+                average_epochs=average,
+                device=device,
+            )
+            raw = ScoredRows(nets.scores(inputs, device), codes, weights)
         shift = score_shift(nets.loss, at_level(raw.scores, np.zeros(plan.outputs), scale), shares, weights)
         return {
             "classes_": classes,
             "loss_": nets.loss,
             "losses_": tuple(losses),
-            "validation_scores_": outcome.validation_scores,
+            "validation_scores_": outcome.validation_scores if choice is None else choice.validation_scores,
             "best_epochs_": outcome.best_epochs,
             "n_epochs_": outcome.trained.epochs,
             "validation_history_": None if merits is None else merits.reshape(-1, len(losses), len(seeds)),
@@ -323,13 +369,27 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
 
     def _scale(
-        self, nets: TrainedNets, raw: ScoredRows, validation: Validation | None, shares: Array, device: str
+        self,
+        nets: TrainedNets,
+        raw: ScoredRows,
+        validation: Validation | None,
+        choice: Choice | None,
+        shares: Array,
+        device: str,
     ) -> float:
-        if self.calibration == "level" or validation is None:
+        if self.calibration == "level":
+            return 1.0
+        if choice is not None:
+            return score_scale(nets.loss, choice.rows, choice.rows, shares)
+        if validation is None:
             return 1.0
         return score_scale(nets.loss, raw, validation.scored(nets.scores(validation.inputs, device)), shares)
 
-    def _recipe(self, n_rows: int, *, stops_early: bool) -> Recipe:
+    def _average(self, stops_early: bool) -> float:
+        given = self.average_epochs
+        return default_average(stops_early) if given is None else float(given)
+
+    def _recipe(self, n_rows: int, stops_early: bool) -> Recipe:
         batch = batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
         epochs = default_epochs(self.net, stops_early) if self.max_epochs is None else int(self.max_epochs)
         return Recipe.tables(
@@ -338,8 +398,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             lr=float(self.learning_rate),
             weight_decay=float(self.weight_decay),
             warmup_epochs=float(self.warmup_epochs),
-            # Where no epoch is chosen, small steps at the end, so that the last one is not an accident.
-            decay_epochs=() if stops_early else (max(1, int(_FULL_RATE * epochs)),),
+            # Small steps or a mean at the end, so that the last weights are not an accident.
+            decay_epochs=() if stops_early or self._average(False) else (max(1, int(_FULL_RATE * epochs)),),
         )
 
     def _losses(self, classes: Array, counts: Array) -> list[Loss]:

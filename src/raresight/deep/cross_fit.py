@@ -1,11 +1,16 @@
-"""How long to train where positives are too few to hold some out: by parts that take turns in judging."""
+"""How long to train, and with which loss, where positives are few: by parts that take turns in judging.
+
+A fifth of a hundred positives is too few to judge by: the best of many epochs is then the luckiest one. Here
+every row judges, by nets that did not see it, and every row trains the nets that are kept.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,18 +18,47 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..nn import Recipe, TableRows
+from ..nn.averaging import MeanWeights
 from ..nn.batches import steps_of
 from ..nn.course import underway
-from .fitting import DivergedWarning, TrainingRows, new_replicas
+from .fitting import DivergedWarning, TrainingRows, best_merit, check_texts, new_replicas
 from .nets import NetPlan
-from .scoring import score_rows
-from .validation import mean_log_probability
+from .scale import ScoredRows
+from .scoring import ensemble_score, score_rows
+from .validation import Validation, mean_log_probability
 
-__all__ = ["cross_fitted_epochs", "parts_of"]
+__all__ = ["Choice", "choose_by_turns", "parts_of"]
 
 PARTS = 5
 # Epochs without a better mean: a likelihood does not come back once it falls, as a partial AUC may.
 _PATIENCE = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What the parts found.
+
+    Attributes:
+        loss: The best one.
+        epochs: How long it is trained best.
+        validation_scores: Of each loss at its best, by its text: what `Validation.merit` says of the scores
+            of all rows by nets that did not see them; NaN where such nets failed.
+        rows: The rows with those scores, of the best loss.
+    """
+
+    loss: Loss
+    epochs: int
+    validation_scores: dict[str, float]
+    rows: ScoredRows
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The best epoch of a loss: how likely it makes the rows, its number, and the scores of all rows then."""
+
+    likelihood: float
+    epoch: int
+    scores: NDArray[Any]
 
 
 def parts_of(codes: NDArray[np.int64], random: np.random.RandomState) -> NDArray[np.int64] | None:
@@ -47,80 +81,131 @@ def parts_of(codes: NDArray[np.int64], random: np.random.RandomState) -> NDArray
     return parts
 
 
-def cross_fitted_epochs(
+def choose_by_turns(
     plan: NetPlan,
-    loss: Loss,
+    losses: Sequence[Loss],
     seeds: Sequence[int],
     rows: TrainingRows,
     recipe: Recipe,
     parts: NDArray[np.int64],
     *,
+    max_fpr: float,
+    event: int,
+    average_epochs: float,
     device: str,
-) -> int:
-    """The epoch with the largest mean log-probability of the true class, of each part by nets of the others.
+) -> Choice:
+    """The loss with the largest merit, as held-out rows would judge it, and its number of epochs.
 
-    The mean is over all rows by their weights, and over the seeds. All parts are trained side by side until
-    it has not become better for some epochs: one that ended earlier would have to be guessed from then on.
-    They take as many steps an epoch as all rows do, in smaller batches.
+    For each loss that is the epoch with the largest mean log-probability of the true class: of few positives
+    a better judge than their ranking. The mean is over all rows by their weights, each scored by nets of the
+    other parts, the seeds taken together. All parts are trained side by side until no loss has become better
+    for some epochs: one that ended earlier would have to be guessed from then on. They take as many steps an
+    epoch as all rows do, in smaller batches. Weights are averaged as in `raresight.deep.loop.train_nets`.
     """
+    check_texts(losses)
+    judge = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
+    found = _best_epochs(plan, losses, seeds, rows, recipe, parts, average_epochs, device)
+    merits = [judge.merit(loss, one.scores) for loss, one in zip(losses, found, strict=True)]
+    # A single loss is trained also where its nets failed: the warning that they did says enough.
+    best = best_merit(merits) if len(losses) > 1 else 0
+    scores = {str(loss): merit for loss, merit in zip(losses, merits)}
+    judged = ScoredRows(found[best].scores, rows.codes, rows.weights)
+    return Choice(losses[best], found[best].epoch, scores, judged)
+
+
+def _best_epochs(
+    plan: NetPlan,
+    losses: Sequence[Loss],
+    seeds: Sequence[int],
+    rows: TrainingRows,
+    recipe: Recipe,
+    parts: NDArray[np.int64],
+    average_epochs: float,
+    device: str,
+) -> list[_Best]:
+    """Of each loss the epoch with the largest mean log-probability of the true class over all rows."""
     steps, _ = steps_of(len(rows.codes), recipe.batch)
-    best, best_epoch = -np.inf, 1
+    best = [_Best(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
+    longest = 1
     with contextlib.ExitStack() as held:
         turns = [
-            _Turn(plan, loss, seeds, rows, recipe, parts == part, steps, device, held) for part in set(parts)
+            _Turn(plan, losses, seeds, rows, recipe, parts == part, steps, average_epochs, device, held)
+            for part in set(parts)
         ]
         for epoch in range(1, recipe.epochs + 1):
-            merit = sum(turn.next_epoch() for turn in turns)
-            if merit > best:
-                best, best_epoch = merit, epoch
-            if epoch - best_epoch >= _PATIENCE or any(turn.course.is_done for turn in turns):
+            for turn in turns:
+                turn.next_epoch()
+            for i, loss in enumerate(losses):
+                scores = _put_together([turn.inside for turn in turns], [turn.scores[i] for turn in turns])
+                likelihood = mean_log_probability(loss, scores, rows.codes, rows.weights)
+                if likelihood > best[i].likelihood:
+                    best[i] = _Best(likelihood, epoch, scores)
+            longest = max(one.epoch for one in best)
+            if epoch - longest >= _PATIENCE or any(turn.course.is_done for turn in turns):
                 break
         failed = [str(failure) for turn in turns for failure in turn.course.failures().values()]
     if failed:
         warnings.warn(
             f"{len(failed)} of the nets that choose the number of epochs failed ({failed[0]}), so that it is "
-            f"at most {best_epoch}: lower learning_rate",
+            f"at most {longest}: lower learning_rate",
             DivergedWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
-    return best_epoch
+    return best
+
+
+def _put_together(places: Sequence[NDArray[np.bool_]], scores: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Scores of some rows each as those of all rows."""
+    found = np.empty((len(places[0]), *scores[0].shape[1:]))
+    for inside, own in zip(places, scores, strict=True):
+        found[inside] = own
+    return found
 
 
 class _Turn:
-    """Nets that are trained on the other parts, and judged by one."""
+    """Nets that are trained on the other parts, and judged by one.
+
+    Attributes:
+        inside: Which rows judge.
+        scores: Of each loss those of these rows after the newest epoch, its seeds taken together; NaN once
+            a net of it has failed.
+    """
 
     def __init__(
         self,
         plan: NetPlan,
-        loss: Loss,
+        losses: Sequence[Loss],
         seeds: Sequence[int],
         rows: TrainingRows,
         recipe: Recipe,
         inside: NDArray[np.bool_],
         steps: int,
+        average_epochs: float,
         device: str,
         held: contextlib.ExitStack,
     ) -> None:
         weights = None if rows.weights is None else rows.weights[~inside]
-        self._replicas = new_replicas(plan, [loss], seeds, rows.shares, device)
+        self._replicas = new_replicas(plan, losses, seeds, rows.shares, device)
         train = TableRows(rows.inputs[~inside], rows.codes[~inside], weights)
         batch = max(1, len(train) // steps)
         self.course = held.enter_context(
             underway(self._replicas, train.to(device, torch.float32), replace(recipe, batch=batch))
         )
-        self._inputs, self._codes = torch.from_numpy(rows.inputs[inside]), rows.codes[inside]
-        self._weights = None if rows.weights is None else rows.weights[inside]
-        self._total = float(len(self._codes) if self._weights is None else self._weights.sum())
+        self._means = MeanWeights(self.course.step, average_epochs)
+        self._inputs, self.inside = torch.from_numpy(rows.inputs[inside]), inside
+        self._losses, self._seeds = tuple(losses), len(seeds)
+        self.scores: list[NDArray[Any]] = []
 
-    def next_epoch(self) -> float:
-        """Train one more; the sum of log-probabilities of the rows, the mean of the seeds'.
-
-        An epoch in which a net is not finite is as bad as can be.
-        """
-        self.course.run_epoch()
-        if bool(self.course.step.frozen.any()):
-            return -np.inf
-        scores = score_rows(self._replicas, self._inputs)
-        pairs = zip(self._replicas.losses, scores)
-        each = [mean_log_probability(loss, one, self._codes, self._weights) for loss, one in pairs]
-        return self._total * float(np.mean(each)) if np.isfinite(each).all() else -np.inf
+    def next_epoch(self) -> None:
+        """Train one more, and score the rows that judge it."""
+        self.course.run_epoch(self._means.note)
+        frozen = self.course.step.frozen.cpu().numpy().reshape(-1, self._seeds)
+        with self._means.in_place():
+            scores = score_rows(self._replicas, self._inputs)
+        of_losses = scores.reshape(len(self._losses), self._seeds, *scores.shape[1:])
+        self.scores = [
+            ensemble_score(loss, torch.from_numpy(own)).numpy()
+            for loss, own in zip(self._losses, of_losses, strict=True)
+        ]
+        for i in np.flatnonzero(frozen.any(1)):
+            self.scores[i] = np.full_like(self.scores[i], np.nan)

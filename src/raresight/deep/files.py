@@ -31,8 +31,9 @@ __all__ = ["DESCRIPTION_FILE", "WEIGHTS_FILE", "read_model", "write_model"]
 DESCRIPTION_FILE = "deep.json"
 WEIGHTS_FILE = "deep.safetensors"
 FORMAT = "raresight.deep"
-# Version 1 had no score_shift: its models shift the log-odds after the link. Version 2 had no score_scale.
-FORMAT_VERSION = 3
+# Version 1 had no score_shift: its models shift the log-odds after the link. Version 2 had no score_scale,
+# version 3 neither means of weights nor a second training on all rows.
+FORMAT_VERSION = 4
 _HISTORY = "validation_history"
 
 
@@ -233,8 +234,10 @@ def _unpack(parameters: Mapping[str, Any], version: int) -> dict[str, Any]:
     weights = parameters["class_weight"]
     if isinstance(weights, Mapping):
         weights = dict(zip(unpack_values(weights["classes"]).tolist(), weights["weights"]))
-    # Models of before have the constant alone: fitted again, they are to come out the same.
-    before = {"calibration": "level"} if version < 3 else {}
+    # What models of before did without: fitted again, they are to come out the same.
+    before: dict[str, Any] = {"average_epochs": 0.0, "refit": False} if version < 4 else {}
+    if version < 3:
+        before["calibration"] = "level"
     return {**parameters, **before, "class_weight": weights}
 
 

@@ -24,10 +24,12 @@ __all__ = [
     "Outcome",
     "TrainingRows",
     "best_merit",
+    "check_texts",
     "fit_nets",
     "importances",
     "new_replicas",
     "train_ensembles",
+    "warn_of_failures",
 ]
 
 Floats = NDArray[np.float64]
@@ -103,17 +105,26 @@ def train_ensembles(
     *,
     validation: Validation | None,
     patience: int,
+    average_epochs: float,
     device: str,
     judge: Judge | None = None,
 ) -> Ensembles:
     """Train every loss with every seed at once, from the score that is right for the class shares alone.
 
-    `judge` finds each net's best epoch; None for the one of the validation rows.
+    `judge` finds each net's best epoch; None for the one of the validation rows. For `average_epochs` see
+    `raresight.deep.loop.train_nets`.
     """
     replicas = new_replicas(plan, losses, seeds, rows.shares, device)
     asked = judge if judge is not None or validation is None else validation.judge
     trained = train_nets(
-        replicas, rows.inputs, rows.codes, rows.weights, recipe, judge=asked, patience=patience
+        replicas,
+        rows.inputs,
+        rows.codes,
+        rows.weights,
+        recipe,
+        judge=asked,
+        patience=patience,
+        average_epochs=average_epochs,
     )
     groups = [range(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(losses))]
     nets = tuple(TrainedNets.of(plan, replicas, list(group)) for group in groups)
@@ -133,6 +144,7 @@ def fit_nets(
     *,
     validation: Validation | None,
     patience: int,
+    average_epochs: float,
     device: str,
 ) -> Outcome:
     """Train every loss with every seed at once, and keep the nets of the best loss."""
@@ -141,12 +153,19 @@ def fit_nets(
             f"{len(losses)} losses need rows to choose by: pass eval_set=(X, y) to fit, or set "
             "early_stopping=True"
         )
-    _check_texts(losses)
+    check_texts(losses)
     found = train_ensembles(
-        plan, losses, seeds, rows, recipe, validation=validation, patience=patience, device=device
+        plan,
+        losses,
+        seeds,
+        rows,
+        recipe,
+        validation=validation,
+        patience=patience,
+        average_epochs=average_epochs,
+        device=device,
     )
-    for failure in found.trained.failures:
-        warnings.warn(failure, DivergedWarning, stacklevel=4)
+    warn_of_failures(found.trained)
     if found.merits is None:
         return Outcome(found.nets[0], None, found.best_epochs[0], found.trained)
     best = best_merit(found.merits)
@@ -154,7 +173,13 @@ def fit_nets(
     return Outcome(found.nets[best], scores, found.best_epochs[best], found.trained)
 
 
-def _check_texts(losses: Sequence[Loss]) -> None:
+def warn_of_failures(trained: Trained) -> None:
+    """A `DivergedWarning` for each net whose loss or gradient was not finite, where `fit` was called."""
+    for failure in trained.failures:
+        warnings.warn(failure, DivergedWarning, stacklevel=5)
+
+
+def check_texts(losses: Sequence[Loss]) -> None:
     """The scores of the losses are told by their texts, as the file of a model does."""
     seen: dict[str, Loss] = {}
     for loss in losses:

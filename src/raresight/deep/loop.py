@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..nn import Recipe, Replicas, TableRows
+from ..nn.averaging import MeanWeights
 from ..nn.best import BestWeights
 from ..nn.course import underway
 
@@ -50,6 +51,7 @@ def train_nets(
     *,
     judge: Judge | None = None,
     patience: int = 10,
+    average_epochs: float = 0.0,
 ) -> Trained:
     """Train the replicas in place, on their device.
 
@@ -62,19 +64,25 @@ def train_nets(
         judge: Asked after each epoch. Each replica ends with the weights of the epoch that had its largest
             merit.
         patience: Training ends when no replica has become better for so many epochs.
+        average_epochs: What is judged and kept are means of the weights over about so many of the last
+            epochs, see `raresight.nn.averaging`; with 0 the weights themselves.
     """
     rows = TableRows(inputs, codes, weights).to(replicas.device, replicas.dtype)
     # Of equal epochs the later one: a ranking is often perfect long before the probabilities are right.
     best, merits = BestWeights(replicas, later_of_equals=True), []
     with underway(replicas, rows, recipe) as course:
+        means = MeanWeights(course.step, average_epochs)
         while not course.is_done:
             frozen = course.step.frozen.cpu().numpy().copy()
-            course.run_epoch()
+            course.run_epoch(means.note)
             if judge is not None:
-                merits.append(judge(replicas, frozen))
-                best.note(torch.from_numpy(merits[-1]), course.epoch)
+                with means.in_place():
+                    merits.append(judge(replicas, frozen))
+                    best.note(torch.from_numpy(merits[-1]), course.epoch)
                 if course.epoch - max(best.epochs) >= patience:
                     break
+        if judge is None:
+            means.write()
     failures = tuple(
         f"{replicas.names[k]}: {failure.reason} not finite in epoch {failure.epoch}, {failure.outcome}: "
         "lower learning_rate"

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["batch_size_for", "check_settings", "default_epochs", "device_for", "torch_threads"]
+__all__ = [
+    "batch_size_for",
+    "check_settings",
+    "default_average",
+    "default_epochs",
+    "device_for",
+    "torch_threads",
+]
 
 # Steps of an epoch that the default batch size aims at, and its bounds.
 _STEPS = 200
@@ -37,6 +44,8 @@ def check_settings(estimator: Any) -> None:
     _check_number("learning_rate", estimator.learning_rate, "above 0", lambda x: x > 0)
     _check_number("weight_decay", estimator.weight_decay, "of at least 0", lambda x: x >= 0)
     _check_number("warmup_epochs", estimator.warmup_epochs, "of at least 0", lambda x: x >= 0)
+    if estimator.average_epochs is not None:
+        _check_number("average_epochs", estimator.average_epochs, "of at least 0 or None", lambda x: x >= 0)
     _check_number(
         "validation_fraction", estimator.validation_fraction, "between 0 and 1", lambda x: 0 < x < 1
     )
@@ -44,6 +53,8 @@ def check_settings(estimator: Any) -> None:
     stops = estimator.early_stopping
     if stops != "auto" and not isinstance(stops, (bool, np.bool_)):
         raise ValueError(f"early_stopping must be 'auto', True or False, got {estimator.early_stopping!r}")
+    if not isinstance(estimator.refit, (bool, np.bool_)):
+        raise ValueError(f"refit must be True or False, got {estimator.refit!r}")
     if estimator.calibration not in ("scale", "level"):
         raise ValueError(f"calibration must be 'scale' or 'level', got {estimator.calibration!r}")
     options = estimator.net_options
@@ -78,6 +89,14 @@ def default_epochs(net: str, stops_early: bool) -> int:
     (100, 5, 10)
     """
     return _WATCHED_EPOCHS if stops_early else _UNWATCHED_EPOCHS[net]
+
+
+def default_average(stops_early: bool) -> float:
+    """The default of `average_epochs`: a mean over two epochs where training may end at any of them.
+
+    Where the number of epochs is known beforehand, the last ones have smaller steps instead.
+    """
+    return 2.0 if stops_early else 0.0
 
 
 def device_for(name: Any) -> str:

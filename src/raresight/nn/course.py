@@ -6,7 +6,7 @@ What is done between the epochs, such as evaluation, is the business of who runs
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -108,9 +108,9 @@ class Course:
         """Whether all epochs are finished, or every replica is frozen."""
         return self.epoch >= self._recipe.epochs or bool(self.step.frozen.all())
 
-    def run_epoch(self) -> None:
-        """Train all replicas for the next epoch."""
-        self.step.run_epoch(self.epoch)
+    def run_epoch(self, after_step: Callable[[], None] | None = None) -> None:
+        """Train all replicas for the next epoch; `after_step` is called after each of its steps."""
+        self.step.run_epoch(self.epoch, after_step)
         self.epoch += 1
         if self.epoch == self._recipe.epochs:
             # A step is guarded by the next one; the last has none.

@@ -95,6 +95,10 @@ class StackOptimiser:
         """Give the parameters the weights of this optimiser."""
         self._stacks.write(self.weights)
 
+    def show(self, weights: Tensor) -> None:
+        """Give the parameters other weights, (K, P), until `write` or the next step."""
+        self._stacks.write(weights)
+
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: Tensor, alive: Tensor, count: Tensor) -> None:
         """Move the weights.

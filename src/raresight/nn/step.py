@@ -37,6 +37,7 @@ class TrainingStep:
     Attributes:
         steps: Steps of an epoch.
         optimiser: It holds the weights and what it remembers.
+        statistics: Running statistics of layers such as batch norm; None where there are none.
         frozen: (K,), bool.
         frozen_at: (K,), the step of all steps (from 0) at which a replica was frozen, or -1.
         reason: (K,), why: a position in `REASONS`.
@@ -63,7 +64,7 @@ class TrainingStep:
         self._device, self._dtype = self._parameters[0].device, self._parameters[0].dtype
         self.optimiser = StackOptimiser(self._parameters, count, recipe)
         statistics = list(replicas.statistics().values())
-        self._statistics = FlatStacks(statistics, count) if statistics else None
+        self.statistics = FlatStacks(statistics, count) if statistics else None
 
         place: dict[str, Any] = {"device": self._device}
         self._seeds = tuple(dict.fromkeys(replicas.seeds))
@@ -97,8 +98,8 @@ class TrainingStep:
         self.losses = torch.zeros(self.steps, count, dtype=self._dtype, **place)
         self._replay: Callable[[], None] | None = None
 
-    def run_epoch(self, epoch: int) -> None:
-        """All steps of an epoch (from 0)."""
+    def run_epoch(self, epoch: int, after_step: Callable[[], None] | None = None) -> None:
+        """All steps of an epoch (from 0); `after_step` is called after each."""
         self._prepare(epoch)
         self._net.train()
         # Whoever trains within a `no_grad` means something else by it.
@@ -108,6 +109,8 @@ class TrainingStep:
             step = self._replay or self._step
             for _ in range(self.steps):
                 step()
+                if after_step is not None:
+                    after_step()
 
     @torch.no_grad()
     def give_up(self, broken: Tensor) -> None:
@@ -151,7 +154,7 @@ class TrainingStep:
 
     def _step(self) -> None:
         x, labels, row_weights = self._next_batch()
-        before = None if self._statistics is None else self._statistics.gather()
+        before = None if self.statistics is None else self.statistics.gather()
         # Casts of weights must not be kept beyond the step: a graph would replay with old ones.
         with torch.autocast(
             self._device.type, torch.bfloat16, enabled=self._recipe.precision == "bf16", cache_enabled=False
@@ -187,7 +190,7 @@ class TrainingStep:
 
     def _update(self, losses: Tensor, gradient: Tensor, before: Tensor | None) -> None:
         norms = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float64)
-        statistics = None if self._statistics is None else self._statistics.gather()
+        statistics = None if self.statistics is None else self.statistics.gather()
         self.norms.index_copy_(0, self._position, norms.masked_fill(self.frozen, torch.nan)[None])
         self.losses.index_copy_(0, self._position, losses.masked_fill(self.frozen, torch.nan)[None])
         clipped = norms if self._limits is None else torch.minimum(norms, self._limits)
@@ -205,8 +208,8 @@ class TrainingStep:
         self._done.add_(1)
         self._position.add_(1)
         self.optimiser.step(gradient, rate, alive, self._done)
-        if self._statistics is not None and statistics is not None and before is not None:
-            self._statistics.write(torch.where(alive.unsqueeze(1), statistics, before))
+        if self.statistics is not None and statistics is not None and before is not None:
+            self.statistics.write(torch.where(alive.unsqueeze(1), statistics, before))
 
     def _state(self) -> list[Tensor]:
         """Everything that a step changes."""

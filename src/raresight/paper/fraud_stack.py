@@ -81,6 +81,8 @@ class NetSetup:
             early_stopping=True,
             validation_fraction=self.validation_fraction,
             patience=self.patience,
+            average_epochs=0,
+            refit=False,
             max_fpr=MAX_FPR,
             calibration="level",  # as `_levelled` does
             device=device,
@@ -184,6 +186,7 @@ def fit_methods(
         setup.recipe(),
         validation=validation,
         patience=setup.patience,
+        average_epochs=0.0,
         device=device,
         judge=_PatientJudge(groups, setup.patience, validation, torch.device(device), after_epoch),
     )

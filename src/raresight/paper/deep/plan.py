@@ -95,7 +95,8 @@ def plan_text(
     )
     return (
         f"{setup.dataset}, ResNet-{setup.layers}, size {setup.size.name}, stacks of at most {stack}; "
-        f"minutes estimated for one H200\n{table}"
+        "minutes estimated for one H200; trainings that the journal has are not repeated\n"
+        f"{table}"
     )
 
 

@@ -1,0 +1,155 @@
+"""How `DeepClassifier` should choose how long to train: ways to choose, on simulated tables of four kinds.
+
+Each way is fitted to the same rows and judged by 100,000 others of the same kind. Tables are written as they
+are done; called again, it goes on:
+
+    python benchmarks/measure_early_stopping.py --out rows.csv [--net mlp] [--seeds 4] [--part 0/2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from machine import describe
+from raresight.deep import DeepClassifier
+from raresight.metrics import partial_auc
+
+Table = tuple[NDArray[Any], NDArray[Any]]
+
+MAX_FPR = 0.01
+WAYS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "held out": {"early_stopping": True},
+    "held out, last weights, no second training": {
+        "early_stopping": True,
+        "average_epochs": 0,
+        "refit": False,
+    },
+    "epochs given": {"early_stopping": False},
+}
+# Rows with about 25, 100, 400 and 1200 positives.
+SIZES = {
+    "interaction": (2_500, 10_000, 40_000, 120_000),
+    "linear": (5_000, 20_000, 80_000, 220_000),
+    "bumps": (1_500, 6_000, 25_000, 70_000),
+    "clusters": (2_500, 10_000, 40_000, 120_000),
+}
+
+
+def interaction(count: int, random: np.random.Generator) -> Table:
+    """Six columns, a line and one product of two."""
+    X = random.normal(size=(count, 6))
+    return X, drawn(1.5 * X[:, 0] - X[:, 1] + 0.7 * X[:, 2] * X[:, 3] - 6.3, random)
+
+
+def linear(count: int, random: np.random.Generator) -> Table:
+    """Fifteen columns, ever less important, and nothing but a line."""
+    X = random.normal(size=(count, 15))
+    return X, drawn(X @ np.linspace(0.9, 0, 15) - 7.2, random)
+
+
+def bumps(count: int, random: np.random.Generator) -> Table:
+    """Twenty columns with heavy tails, of which five matter, by a wave, a switch and a product."""
+    X = random.normal(size=(count, 20))
+    switch = 2 * (np.abs(X[:, 1]) > 1) * X[:, 2]
+    y = drawn(3.5 * np.sin(2 * X[:, 0]) + switch + 1.5 * X[:, 3] * X[:, 4] - 7.5, random)
+    return np.sign(X) * np.abs(X) ** 1.7, y
+
+
+def clusters(count: int, random: np.random.Generator) -> Table:
+    """Ten columns; three of five positives lie together, the others are scattered more than negatives."""
+    X = random.normal(size=(count, 10))
+    y = random.random(count) < 0.01
+    together = y & (random.random(count) < 0.6)
+    X[together] = X[together] * 0.5 + np.repeat([1.5, 0.0], [4, 6])
+    X[y & ~together] *= 1.5
+    return X, y.astype(int)
+
+
+def drawn(log_odds: NDArray[Any], random: np.random.Generator) -> NDArray[Any]:
+    return (random.random(len(log_odds)) < 1 / (1 + np.exp(-log_odds))).astype(int)
+
+
+KINDS: dict[str, Callable[[int, np.random.Generator], Table]] = {
+    "interaction": interaction,
+    "linear": linear,
+    "bumps": bumps,
+    "clusters": clusters,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--net", default="mlp")
+    parser.add_argument("--loss", default="tbl")
+    parser.add_argument("--seeds", type=int, default=4, help="tables of each kind and size")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[0, 1, 2, 3], help="which of the four")
+    parser.add_argument("--part", default="0/1", help="only every n-th table: 0/2 and 1/2 share the work")
+    chosen = parser.parse_args()
+    mine, parts = (int(number) for number in chosen.part.split("/"))
+    done = read(chosen.out)
+    tables = [(seed, kind, size) for size in chosen.sizes for seed in range(chosen.seeds) for kind in KINDS]
+    setting = describe()
+    for seed, kind, size in tables[mine::parts]:
+        train = KINDS[kind](SIZES[kind][size], np.random.default_rng([1, seed]))
+        test = KINDS[kind](100_000, np.random.default_rng([2, seed]))
+        for way, options in WAYS.items():
+            named = {
+                "net": chosen.net,
+                "loss": chosen.loss,
+                "kind": kind,
+                "rows": len(train[1]),
+                "seed": seed,
+            }
+            about = {**named, "way": way, "positives": int(train[1].sum())}
+            if any(all(row[name] == str(value) for name, value in about.items()) for row in done):
+                continue
+            model = DeepClassifier(chosen.loss, net=chosen.net, random_state=seed, n_jobs=1, **options)
+            row = {**about, **judged(model, train, test), **setting}
+            print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+            append(chosen.out, row)
+
+
+def judged(model: DeepClassifier, train: Table, test: Table) -> dict[str, Any]:
+    """Fitted to the one table, on the other."""
+    began = time.perf_counter()
+    model.fit(*train)
+    seconds = time.perf_counter() - began
+    rows, labels = test
+    log_p = model.predict_log_proba(rows)[np.arange(len(labels)), labels]
+    return {
+        "partial_auc_0.01": round(partial_auc(labels, model.decision_function(rows), MAX_FPR), 5),
+        "log_loss": round(float(-np.mean(log_p)), 6),
+        "epochs": model.best_epochs_[0],
+        "scale": round(model.score_scale_, 3),
+        "seconds": round(seconds, 1),
+    }
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append(path: Path, row: dict[str, Any]) -> None:
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+if __name__ == "__main__":
+    main()
