@@ -318,6 +318,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 by_turns,
                 max_fpr=float(self.max_fpr),
                 event=event,
+                scaled=self.calibration == "scale",
                 average_epochs=average,
                 device=device,
             )

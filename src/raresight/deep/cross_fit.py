@@ -23,7 +23,7 @@ from ..nn.batches import steps_of
 from ..nn.course import underway
 from .fitting import DivergedWarning, TrainingRows, best_merit, check_texts, new_replicas
 from .nets import NetPlan
-from .scale import ScoredRows
+from .scale import ScoredRows, calibrated_log_probability
 from .scoring import ensemble_score, score_rows
 from .validation import Validation, mean_log_probability
 
@@ -91,20 +91,22 @@ def choose_by_turns(
     *,
     max_fpr: float,
     event: int,
+    scaled: bool,
     average_epochs: float,
     device: str,
 ) -> Choice:
     """The loss with the largest merit, as held-out rows would judge it, and its number of epochs.
 
-    For each loss that is the epoch with the largest mean log-probability of the true class: of few positives
-    a better judge than their ranking. The mean is over all rows by their weights, each scored by nets of the
-    other parts, the seeds taken together. All parts are trained side by side until no loss has become better
+    For each loss that is the epoch with the largest mean log-probability of the true class, once scores are
+    calibrated as they will be (with a factor if `scaled`): of few positives a better judge than their
+    ranking. The mean is over all rows by their weights, each scored by nets of the other parts, the seeds
+    taken together. All parts are trained side by side until no loss has become better
     for some epochs: one that ended earlier would have to be guessed from then on. They take as many steps an
     epoch as all rows do, in smaller batches. Weights are averaged as in `raresight.deep.loop.train_nets`.
     """
     check_texts(losses)
     judge = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
-    found = _best_epochs(plan, losses, seeds, rows, recipe, parts, average_epochs, device)
+    found = _best_epochs(plan, losses, seeds, rows, recipe, parts, scaled, average_epochs, device)
     merits = [judge.merit(loss, one.scores) for loss, one in zip(losses, found, strict=True)]
     # A single loss is trained also where its nets failed: the warning that they did says enough.
     best = best_merit(merits) if len(losses) > 1 else 0
@@ -120,10 +122,11 @@ def _best_epochs(
     rows: TrainingRows,
     recipe: Recipe,
     parts: NDArray[np.int64],
+    scaled: bool,
     average_epochs: float,
     device: str,
 ) -> list[_Best]:
-    """Of each loss the epoch with the largest mean log-probability of the true class over all rows."""
+    """Of each loss the epoch with the largest `_likelihood` of all rows."""
     steps, _ = steps_of(len(rows.codes), recipe.batch)
     best = [_Best(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
     longest = 1
@@ -137,7 +140,9 @@ def _best_epochs(
                 turn.next_epoch()
             for i, loss in enumerate(losses):
                 scores = _put_together([turn.inside for turn in turns], [turn.scores[i] for turn in turns])
-                likelihood = mean_log_probability(loss, scores, rows.codes, rows.weights)
+                likelihood = _likelihood(
+                    loss, ScoredRows(scores, rows.codes, rows.weights), rows.shares, scaled
+                )
                 if likelihood > best[i].likelihood:
                     best[i] = _Best(likelihood, epoch, scores)
             longest = max(one.epoch for one in best)
@@ -152,6 +157,16 @@ def _best_epochs(
             stacklevel=6,
         )
     return best
+
+
+def _likelihood(loss: Loss, rows: ScoredRows, shares: NDArray[np.float64], scaled: bool) -> float:
+    """The mean log-probability of the true class, of two classes with the calibration that follows.
+
+    Of several that would take long: theirs is of the scores as they are.
+    """
+    if rows.scores.ndim == 1:
+        return calibrated_log_probability(loss, rows, shares, scaled=scaled)
+    return mean_log_probability(loss, rows.scores, rows.codes, rows.weights)
 
 
 def _put_together(places: Sequence[NDArray[np.bool_]], scores: Sequence[NDArray[Any]]) -> NDArray[Any]:

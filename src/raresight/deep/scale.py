@@ -35,7 +35,7 @@ from ..common.posterior import log_posterior
 from ..losses import Loss
 from .level import at_level, find_shift, level_gap
 
-__all__ = ["ScoredRows", "score_scale"]
+__all__ = ["ScoredRows", "calibrated_log_probability", "score_scale"]
 
 Floats = NDArray[np.float64]
 
@@ -103,6 +103,28 @@ def score_scale(loss: Loss, fitted: ScoredRows, held: ScoredRows, shares: Floats
         return float(counted @ log_p - log_scale**2 / (2 * evidence))
 
     return float(np.exp(_peak(gain)))
+
+
+def calibrated_log_probability(loss: Loss, rows: ScoredRows, shares: Floats, *, scaled: bool) -> float:
+    """The mean log-probability of the true class once scores of two classes have their factor and constant.
+
+    Both are chosen on the same rows, the factor only if `scaled`. Weighted; NaN where a score is not finite.
+
+    >>> from raresight.losses import parse
+    >>> z, y = np.repeat([[-1.0, -0.5, 0.5, 1.0], [0, 0, 0, 1]], 100, axis=1)
+    >>> rows = ScoredRows(z / 100, y.astype(np.int64), None)
+    >>> loss, shares = parse("crossentropy"), np.array([0.75, 0.25])
+    >>> [round(calibrated_log_probability(loss, rows, shares, scaled=s), 2) for s in (False, True)]
+    [-0.56, -0.0]
+    """
+    if not np.isfinite(rows.scores).all():
+        return float("nan")
+    scale = score_scale(loss, rows, rows, shares) if scaled else 1.0
+    weights = np.ones(len(rows.codes)) if rows.weights is None else rows.weights
+    counted = weights / weights.sum()
+    shift = find_shift(loss, scale * rows.scores, shares, counted)
+    log_p = log_posterior(loss, at_level(rows.scores, shift, scale))
+    return float(counted @ log_p[np.arange(len(rows.codes)), rows.codes])
 
 
 def _peak(gain: Callable[[float], float]) -> float:
