@@ -93,6 +93,7 @@ def test_the_judge_of_a_second_training():
     [
         ({"refit": 1}, "refit must be True or False, got 1"),
         ({"refit": None}, "refit must be True or False, got None"),
+        ({"verbose": 2}, "verbose must be True or False, got 2"),
         ({"average_epochs": -1}, "average_epochs must be a number of at least 0 or None, got -1"),
         ({"average_epochs": float("nan")}, "average_epochs must be a number of at least 0 or None, got nan"),
         ({"average_epochs": "auto"}, "average_epochs must be a number of at least 0 or None, got 'auto'"),

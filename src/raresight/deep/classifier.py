@@ -45,6 +45,7 @@ from .settings import (
     device_for,
     torch_threads,
 )
+from .telling import told
 from .trained_nets import TrainedNets
 from .validation import Validation, hold_out
 
@@ -119,6 +120,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: `"auto"` is a GPU if there is one; or `"cpu"`, `"cuda"`.
         random_state: Seed of first weights, batches and held-out rows.
         n_jobs: Threads on a CPU; -1 is one a core, None leaves it to PyTorch.
+        verbose: Whether lines on standard error tell how far `fit` is.
 
     Attributes:
         classes_, n_features_in_, feature_names_in_: As in scikit-learn.
@@ -193,6 +195,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.loss = loss
         self.net = net
@@ -220,6 +223,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         return with_gaps_and_sparse(super().__sklearn_tags__())
@@ -321,6 +325,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 scaled=self.calibration == "scale",
                 average_epochs=average,
                 device=device,
+                tell=told(self.verbose, f"{by_turns.max() + 1} parts in turn"),
             )
             recipe = replace(recipe, epochs=choice.epochs)
         outcome = fit_nets(
@@ -333,6 +338,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             patience=int(self.patience),
             average_epochs=average,
             device=device,
+            tell=told(self.verbose, "training"),
         )
         nets, merits = outcome.nets, outcome.trained.merits
         raw = ScoredRows(nets.scores(inputs, device), codes, weights)
@@ -350,6 +356,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 outcome.best_epochs,
                 average_epochs=average,
                 device=device,
+                tell=told(self.verbose, "training on all rows"),
             )
             raw = ScoredRows(nets.scores(inputs, device), codes, weights)
         shift = score_shift(nets.loss, at_level(raw.scores, np.zeros(plan.outputs), scale), shares, weights)

@@ -25,6 +25,7 @@ from .fitting import DivergedWarning, TrainingRows, best_merit, check_texts, new
 from .nets import NetPlan
 from .scale import ScoredRows, calibrated_log_probability
 from .scoring import ensemble_score, score_rows
+from .telling import Tell, quiet
 from .validation import Validation, mean_log_probability
 
 __all__ = ["Choice", "choose_by_turns", "parts_of"]
@@ -94,19 +95,20 @@ def choose_by_turns(
     scaled: bool,
     average_epochs: float,
     device: str,
+    tell: Tell = quiet,
 ) -> Choice:
     """The loss with the largest merit, as held-out rows would judge it, and its number of epochs.
 
     For each loss that is the epoch with the largest mean log-probability of the true class, once scores are
     calibrated as they will be (with a factor if `scaled`): of few positives a better judge than their
     ranking. The mean is over all rows by their weights, each scored by nets of the other parts, the seeds
-    taken together. All parts are trained side by side until no loss has become better
-    for some epochs: one that ended earlier would have to be guessed from then on. They take as many steps an
-    epoch as all rows do, in smaller batches. Weights are averaged as in `raresight.deep.loop.train_nets`.
+    taken together. All parts are trained side by side until no loss has become better for some epochs: one
+    that ended earlier would have to be guessed from then on. They take as many steps an epoch as all rows do,
+    in smaller batches. Weights are averaged as in `raresight.deep.loop.train_nets`.
     """
     check_texts(losses)
     judge = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
-    found = _best_epochs(plan, losses, seeds, rows, recipe, parts, scaled, average_epochs, device)
+    found = _best_epochs(plan, losses, seeds, rows, recipe, parts, scaled, average_epochs, device, tell)
     merits = [judge.merit(loss, one.scores) for loss, one in zip(losses, found, strict=True)]
     # A single loss is trained also where its nets failed: the warning that they did says enough.
     best = best_merit(merits) if len(losses) > 1 else 0
@@ -125,6 +127,7 @@ def _best_epochs(
     scaled: bool,
     average_epochs: float,
     device: str,
+    tell: Tell,
 ) -> list[_Best]:
     """Of each loss the epoch with the largest `_likelihood` of all rows."""
     steps, _ = steps_of(len(rows.codes), recipe.batch)
@@ -140,12 +143,12 @@ def _best_epochs(
                 turn.next_epoch()
             for i, loss in enumerate(losses):
                 scores = _put_together([turn.inside for turn in turns], [turn.scores[i] for turn in turns])
-                likelihood = _likelihood(
-                    loss, ScoredRows(scores, rows.codes, rows.weights), rows.shares, scaled
-                )
+                judged = ScoredRows(scores, rows.codes, rows.weights)
+                likelihood = _likelihood(loss, judged, rows.shares, scaled)
                 if likelihood > best[i].likelihood:
                     best[i] = _Best(likelihood, epoch, scores)
             longest = max(one.epoch for one in best)
+            tell(f"epoch {epoch} of at most {recipe.epochs}, the best so far {longest}")
             if epoch - longest >= _PATIENCE or any(turn.course.is_done for turn in turns):
                 break
         failed = [str(failure) for turn in turns for failure in turn.course.failures().values()]

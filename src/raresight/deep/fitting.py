@@ -15,6 +15,7 @@ from ..losses import Loss
 from ..nn import Recipe, Replicas
 from .loop import Judge, Trained, train_nets
 from .nets import NetPlan
+from .telling import Tell, quiet
 from .trained_nets import TrainedNets
 from .validation import Validation
 
@@ -108,6 +109,7 @@ def train_ensembles(
     average_epochs: float,
     device: str,
     judge: Judge | None = None,
+    tell: Tell = quiet,
 ) -> Ensembles:
     """Train every loss with every seed at once, from the score that is right for the class shares alone.
 
@@ -125,6 +127,7 @@ def train_ensembles(
         judge=asked,
         patience=patience,
         average_epochs=average_epochs,
+        tell=tell,
     )
     groups = [range(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(losses))]
     nets = tuple(TrainedNets.of(plan, replicas, list(group)) for group in groups)
@@ -146,6 +149,7 @@ def fit_nets(
     patience: int,
     average_epochs: float,
     device: str,
+    tell: Tell = quiet,
 ) -> Outcome:
     """Train every loss with every seed at once, and keep the nets of the best loss."""
     if validation is None and len(losses) > 1:
@@ -164,6 +168,7 @@ def fit_nets(
         patience=patience,
         average_epochs=average_epochs,
         device=device,
+        tell=tell,
     )
     warn_of_failures(found.trained)
     if found.merits is None:

@@ -13,6 +13,7 @@ from ..nn import Recipe, Replicas, TableRows
 from ..nn.averaging import MeanWeights
 from ..nn.best import BestWeights
 from ..nn.course import underway
+from .telling import Tell, quiet
 
 __all__ = ["Judge", "Trained", "train_nets"]
 
@@ -52,6 +53,7 @@ def train_nets(
     judge: Judge | None = None,
     patience: int = 10,
     average_epochs: float = 0.0,
+    tell: Tell = quiet,
 ) -> Trained:
     """Train the replicas in place, on their device.
 
@@ -66,6 +68,7 @@ def train_nets(
         patience: Training ends when no replica has become better for so many epochs.
         average_epochs: What is judged and kept are means of the weights over about so many of the last
             epochs, see `raresight.nn.averaging`; with 0 the weights themselves.
+        tell: Hears after each epoch how far it is.
     """
     rows = TableRows(inputs, codes, weights).to(replicas.device, replicas.dtype)
     # Of equal epochs the later one: a ranking is often perfect long before the probabilities are right.
@@ -75,10 +78,13 @@ def train_nets(
         while not course.is_done:
             frozen = course.step.frozen.cpu().numpy().copy()
             course.run_epoch(means.note)
-            if judge is not None:
+            if judge is None:
+                tell(f"epoch {course.epoch} of {recipe.epochs}")
+            else:
                 with means.in_place():
                     merits.append(judge(replicas, frozen))
                     best.note(torch.from_numpy(merits[-1]), course.epoch)
+                tell(f"epoch {course.epoch} of at most {recipe.epochs}, the best so far {max(best.epochs)}")
                 if course.epoch - max(best.epochs) >= patience:
                     break
         if judge is None:

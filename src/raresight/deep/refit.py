@@ -12,6 +12,7 @@ from ..losses import Loss
 from ..nn import Recipe, Replicas
 from .fitting import TrainingRows, train_ensembles, warn_of_failures
 from .nets import NetPlan
+from .telling import Tell, quiet
 from .trained_nets import TrainedNets
 
 __all__ = ["refit_nets"]
@@ -27,6 +28,7 @@ def refit_nets(
     *,
     average_epochs: float,
     device: str,
+    tell: Tell = quiet,
 ) -> TrainedNets:
     """The net of each seed after its own number of epochs, from the same first weights as before.
 
@@ -44,6 +46,7 @@ def refit_nets(
         average_epochs=average_epochs,
         device=device,
         judge=_Until(epochs).merits,
+        tell=tell,
     )
     warn_of_failures(found.trained)
     return found.nets[0]

@@ -53,8 +53,9 @@ def check_settings(estimator: Any) -> None:
     stops = estimator.early_stopping
     if stops != "auto" and not isinstance(stops, (bool, np.bool_)):
         raise ValueError(f"early_stopping must be 'auto', True or False, got {estimator.early_stopping!r}")
-    if not isinstance(estimator.refit, (bool, np.bool_)):
-        raise ValueError(f"refit must be True or False, got {estimator.refit!r}")
+    for name in ("refit", "verbose"):
+        if not isinstance(getattr(estimator, name), (bool, np.bool_)):
+            raise ValueError(f"{name} must be True or False, got {getattr(estimator, name)!r}")
     if estimator.calibration not in ("scale", "level"):
         raise ValueError(f"calibration must be 'scale' or 'level', got {estimator.calibration!r}")
     options = estimator.net_options
