@@ -19,14 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from machine import describe
-from raresight.deep import DeepClassifier
+from raresight.deep import DeepClassifier, validation
 from raresight.metrics import partial_auc
 
 Table = tuple[NDArray[Any], NDArray[Any]]
 
 MAX_FPR = 0.01
+IN_TURN = "parts in turn"
 WAYS: dict[str, dict[str, Any]] = {
-    "default": {},
+    IN_TURN: {},
     "held out": {"early_stopping": True},
     "held out, last weights, no second training": {
         "early_stopping": True,
@@ -93,6 +94,7 @@ def main() -> None:
     parser.add_argument("--loss", default="tbl")
     parser.add_argument("--seeds", type=int, default=4, help="tables of each kind and size")
     parser.add_argument("--sizes", type=int, nargs="+", default=[0, 1, 2, 3], help="which of the four")
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--part", default="0/1", help="only every n-th table: 0/2 and 1/2 share the work")
     chosen = parser.parse_args()
     mine, parts = (int(number) for number in chosen.part.split("/"))
@@ -102,7 +104,7 @@ def main() -> None:
     for seed, kind, size in tables[mine::parts]:
         train = KINDS[kind](SIZES[kind][size], np.random.default_rng([1, seed]))
         test = KINDS[kind](100_000, np.random.default_rng([2, seed]))
-        for way, options in WAYS.items():
+        for way in chosen.ways:
             named = {
                 "net": chosen.net,
                 "loss": chosen.loss,
@@ -113,7 +115,9 @@ def main() -> None:
             about = {**named, "way": way, "positives": int(train[1].sum())}
             if any(all(row[name] == str(value) for name, value in about.items()) for row in done):
                 continue
-            model = DeepClassifier(chosen.loss, net=chosen.net, random_state=seed, n_jobs=1, **options)
+            # Whatever the number of positives, which decides by default.
+            validation.MIN_VALIDATION_ROWS = len(train[1]) if way == IN_TURN else 0
+            model = DeepClassifier(chosen.loss, net=chosen.net, random_state=seed, n_jobs=1, **WAYS[way])
             row = {**about, **judged(model, train, test), **setting}
             print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
             append(chosen.out, row)

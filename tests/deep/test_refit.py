@@ -7,7 +7,7 @@ import pytest
 
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.deep import DeepClassifier
-from raresight.deep.fitting import DivergedWarning, TrainingRows
+from raresight.deep.fitting import DivergedWarning, TrainingRows, new_replicas
 from raresight.deep.nets import plan_net
 from raresight.deep.refit import _Until, refit_nets
 from raresight.losses import parse
@@ -78,14 +78,17 @@ def test_a_net_that_fails_keeps_the_weights_of_before():
 
 
 def test_the_judge_of_a_second_training():
-    """An epoch is the better, the later; none is after the one wanted, or once a net is frozen."""
-    merits = _Until([1, 3, 3, 0]).merits
-    frozen = np.array([[False] * 4, [False] * 4, [False, True, False, False]])
-    told = np.array([merits(None, at) for at in frozen])
+    """An epoch is the better, the later; none is after the one wanted, or without scores or once frozen."""
+    plan = plan_net("mlp", {"width": 4}, {}, features=3, outputs=1)
+    replicas = new_replicas(plan, [parse("tbl")], range(5), np.array([0.9, 0.1]), "cpu")
+    replicas.net.head.bias.data[4] = np.nan
+    merits = _Until([1, 3, 3, 0, 3], np.zeros((2, 3), np.float32)).merits
+    frozen = np.array([[False] * 5, [False] * 5, [False, True, False, False, False]])
+    told = np.array([merits(replicas, at) for at in frozen])
     assert np.array_equal(told[:, 0], [1, np.nan, np.nan], equal_nan=True)
     assert np.array_equal(told[:, 1], [1, 2, np.nan], equal_nan=True)
     assert np.array_equal(told[:, 2], [1, 2, 3])
-    assert np.isnan(told[:, 3]).all()
+    assert np.isnan(told[:, 3:]).all()
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from .encoding import TableEncoder, dense_table
 from .files import read_model, write_model
 from .fitting import TrainingRows, fit_nets, importances
 from .level import at_level, score_shift
-from .nets import plan_net
+from .nets import NetPlan, plan_net
 from .refit import refit_nets
 from .scale import ScoredRows, score_scale
 from .settings import (
@@ -94,7 +94,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         warmup_epochs: Over these the learning rate rises linearly.
         early_stopping: Whether training rows are held out to find each net's best epoch by the partial AUC up
             to `max_fpr`, with the rarer class as the event (for several classes by the mean log-probability
-            of the true one). `"auto"` does so where at least 200 rows of every class would be held out; with
+            of the true one). `"auto"` does so where at least 80 rows of every class would be held out; with
             fewer it chooses the number of epochs, and among losses, by five parts that take turns in judging
             (see `raresight.deep.cross_fit`) and then trains on all rows. With `eval_set` in `fit` those rows
             serve and none are held out. With False the nets have the weights of the last of `max_epochs`
@@ -128,7 +128,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         losses_: All losses that were trained; after `load` the text of one that lost and cannot be read.
         validation_scores_: The validation score of each loss by its text, where parts took turns of all rows
             by nets that did not see them; None without either.
-        best_epochs_: The epoch whose weights each net has, from 1.
+        best_epochs_: The epoch whose weights each net has, from 1; 0 for one that failed before any was good.
         n_epochs_: Epochs that were trained, `refit` aside.
         validation_history_: (epochs, losses, seeds), the validation score of each net after each epoch; None
             without validation rows.
@@ -309,24 +309,11 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         is_watched = validation is not None
         recipe, average = self._recipe(len(train), is_watched), self._average(is_watched)
         plan.check_batch(min(recipe.batch, len(train)))
-        by_turns = parts_of(codes, random) if not is_watched and self.early_stopping == "auto" else None
         choice = None
-        if by_turns is not None:
+        if not is_watched and self.early_stopping == "auto":
+            choice = self._choice_by_turns(plan, losses, seeds, rows, event, random, device)
+        if choice is not None:
             recipe, average = self._recipe(len(train), True), self._average(True)
-            choice = choose_by_turns(
-                plan,
-                losses,
-                seeds,
-                rows,
-                recipe,
-                by_turns,
-                max_fpr=float(self.max_fpr),
-                event=event,
-                scaled=self.calibration == "scale",
-                average_epochs=average,
-                device=device,
-                tell=told(self.verbose, f"{by_turns.max() + 1} parts in turn"),
-            )
             recipe = replace(recipe, epochs=choice.epochs)
         outcome = fit_nets(
             plan,
@@ -375,6 +362,40 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "_encoder": encoder,
             "_log_odds_shift": np.zeros(n_classes - 1),
         }
+
+    def _choice_by_turns(
+        self,
+        plan: NetPlan,
+        losses: list[Loss],
+        seeds: list[int],
+        rows: TrainingRows,
+        event: int,
+        random: np.random.RandomState,
+        device: str,
+    ) -> Choice | None:
+        """How long, and with which loss; None where a class has one row only, which cannot take turns."""
+        parts = parts_of(rows.codes, random)
+        if parts is None:
+            if len(losses) > 1:
+                raise ValueError(
+                    f"{len(losses)} losses need rows to choose by, but a class has one row only: pass "
+                    "eval_set=(X, y) to fit, or a single loss"
+                )
+            return None
+        return choose_by_turns(
+            plan,
+            losses,
+            seeds,
+            rows,
+            self._recipe(len(rows.codes), True),
+            parts,
+            max_fpr=float(self.max_fpr),
+            event=event,
+            scaled=self.calibration == "scale",
+            average_epochs=self._average(True),
+            device=device,
+            tell=told(self.verbose, f"{parts.max() + 1} parts in turn"),
+        )
 
     def _scale(
         self,

@@ -103,8 +103,8 @@ def choose_by_turns(
     calibrated as they will be (with a factor if `scaled`): of few positives a better judge than their
     ranking. The mean is over all rows by their weights, each scored by nets of the other parts, the seeds
     taken together. All parts are trained side by side until no loss has become better for some epochs: one
-    that ended earlier would have to be guessed from then on. They take as many steps an epoch as all rows do,
-    in smaller batches. Weights are averaged as in `raresight.deep.loop.train_nets`.
+    that ended earlier would have to be guessed from then on. They take about as many steps an epoch as all
+    rows do, in smaller batches. Weights are averaged as in `raresight.deep.loop.train_nets`.
     """
     check_texts(losses)
     judge = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
@@ -151,11 +151,12 @@ def _best_epochs(
             tell(f"epoch {epoch} of at most {recipe.epochs}, the best so far {longest}")
             if epoch - longest >= _PATIENCE or any(turn.course.is_done for turn in turns):
                 break
-        failed = [str(failure) for turn in turns for failure in turn.course.failures().values()]
+        failed = [failure for turn in turns for failure in turn.failures()]
+        count = sum(turn.count for turn in turns)
     if failed:
         warnings.warn(
-            f"{len(failed)} of the nets that choose the number of epochs failed ({failed[0]}), so that it is "
-            f"at most {longest}: lower learning_rate",
+            f"{len(failed)} of {count} nets that choose the number of epochs failed, such as {failed[0]}: "
+            "lower learning_rate",
             DivergedWarning,
             stacklevel=6,
         )
@@ -180,11 +181,24 @@ def _put_together(places: Sequence[NDArray[np.bool_]], scores: Sequence[NDArray[
     return found
 
 
+def _batch(rows: int, steps: int, least: int) -> int:
+    """The batch size with which so many rows take so many steps an epoch, as nearly as whole numbers can.
+
+    Not below `least`: batch norm needs two rows.
+
+    >>> _batch(8_000, 78, 2), _batch(240, 150, 2), _batch(240, 300, 1)
+    (102, 2, 1)
+    """
+    sizes = [max(least, size) for size in (rows // steps, rows // steps + 1)]
+    return min(sizes, key=lambda size: abs(np.log(max(1, rows // size) / steps)))
+
+
 class _Turn:
     """Nets that are trained on the other parts, and judged by one.
 
     Attributes:
         inside: Which rows judge.
+        count: How many nets there are.
         scores: Of each loss those of these rows after the newest epoch, its seeds taken together; NaN once
             a net of it has failed.
     """
@@ -205,14 +219,20 @@ class _Turn:
         weights = None if rows.weights is None else rows.weights[~inside]
         self._replicas = new_replicas(plan, losses, seeds, rows.shares, device)
         train = TableRows(rows.inputs[~inside], rows.codes[~inside], weights)
-        batch = max(1, len(train) // steps)
+        batch = _batch(len(train), steps, least=min(2, recipe.batch))
         self.course = held.enter_context(
             underway(self._replicas, train.to(device, torch.float32), replace(recipe, batch=batch))
         )
         self._means = MeanWeights(self.course.step, average_epochs)
         self._inputs, self.inside = torch.from_numpy(rows.inputs[inside]), inside
         self._losses, self._seeds = tuple(losses), len(seeds)
+        self.count = len(self._replicas)
         self.scores: list[NDArray[Any]] = []
+
+    def failures(self) -> list[str]:
+        """What befell the nets that failed."""
+        found = self.course.failures()
+        return [f"{self._replicas.names[k]} ({failure})" for k, failure in found.items()]
 
     def next_epoch(self) -> None:
         """Train one more, and score the rows that judge it."""

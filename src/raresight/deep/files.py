@@ -234,7 +234,7 @@ def _unpack(parameters: Mapping[str, Any], version: int) -> dict[str, Any]:
     weights = parameters["class_weight"]
     if isinstance(weights, Mapping):
         weights = dict(zip(unpack_values(weights["classes"]).tolist(), weights["weights"]))
-    # What models of before did without: fitted again, they are to come out the same.
+    # What models of before did without. Where early_stopping is "auto" they may choose other epochs now.
     before: dict[str, Any] = {"average_epochs": 0.0, "refit": False} if version < 4 else {}
     if version < 3:
         before["calibration"] = "level"

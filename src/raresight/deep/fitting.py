@@ -178,10 +178,10 @@ def fit_nets(
     return Outcome(found.nets[best], scores, found.best_epochs[best], found.trained)
 
 
-def warn_of_failures(trained: Trained) -> None:
+def warn_of_failures(trained: Trained, where: str = "") -> None:
     """A `DivergedWarning` for each net whose loss or gradient was not finite, where `fit` was called."""
     for failure in trained.failures:
-        warnings.warn(failure, DivergedWarning, stacklevel=5)
+        warnings.warn(f"{where}{failure}", DivergedWarning, stacklevel=5)
 
 
 def check_texts(losses: Sequence[Loss]) -> None:
@@ -198,7 +198,7 @@ def check_texts(losses: Sequence[Loss]) -> None:
 def best_merit(merits: Sequence[float]) -> int:
     """The place of the largest; an error where none is finite."""
     if not np.isfinite(merits).any():
-        raise ValueError("the scores of the validation rows are not finite: lower learning_rate")
+        raise ValueError("the scores of rows that choose the loss are not finite: lower learning_rate")
     return int(np.nanargmax(merits))
 
 

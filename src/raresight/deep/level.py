@@ -80,10 +80,12 @@ def level_gap(loss: Loss, scores: Floats, shares: Floats, rows: Floats) -> float
 def find_shift(
     loss: Loss, scores: Floats, shares: Floats, rows: Floats, near: Floats | None = None
 ) -> Floats:
-    """The same for row weights that sum to one, without a warning.
+    """The same for row weights that sum to one, without a warning; zeros for scores that are not finite.
 
     From one that is near it is sooner found, or for several classes sooner given up.
     """
+    if not np.isfinite(scores).all():
+        return np.zeros(1 if scores.ndim == 1 else scores.shape[1])
     search = _one if scores.ndim == 1 else _several
     return search(loss, scores, shares, rows, near)
 

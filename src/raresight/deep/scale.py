@@ -35,7 +35,7 @@ from ..common.posterior import log_posterior
 from ..losses import Loss
 from .level import at_level, find_shift, level_gap
 
-__all__ = ["ScoredRows", "calibrated_log_probability", "score_scale"]
+__all__ = ["ScoredRows", "calibrated_log_probability", "log_probability", "score_scale"]
 
 Floats = NDArray[np.float64]
 
@@ -53,6 +53,8 @@ _NEAR = 1e-3
 # number, with which a search by parabolas can still reckon.
 _OPEN = 1e-6
 _NOWHERE = -1e30
+# The logarithm of the smallest normal float: as unlikely as what is impossible may be.
+_LEAST = float(np.log(np.finfo(np.float64).tiny))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,6 @@ def score_scale(loss: Loss, fitted: ScoredRows, held: ScoredRows, shares: Floats
         return 1.0
     some, others = _thinned(fitted, len(shares), _MOST_FITTED), _thinned(held, len(shares), _MOST_HELD)
     rows, counted = _normalised(some), _normalised(others)
-    truth = np.arange(len(others.codes)), others.codes
     evidence = _evidence(held)
 
     def gap(scale: float, shift: Floats) -> float:
@@ -99,7 +100,7 @@ def score_scale(loss: Loss, fitted: ScoredRows, held: ScoredRows, shares: Floats
         if not gap(scale, shift) <= _OPEN:
             return _NOWHERE
         last_scale, last_shift = scale, shift
-        log_p = log_posterior(loss, at_level(others.scores, shift, scale))[truth]
+        log_p = log_probability(loss, at_level(others.scores, shift, scale), others.codes)
         return float(counted @ log_p - log_scale**2 / (2 * evidence))
 
     return float(np.exp(_peak(gain)))
@@ -123,8 +124,20 @@ def calibrated_log_probability(loss: Loss, rows: ScoredRows, shares: Floats, *, 
     weights = np.ones(len(rows.codes)) if rows.weights is None else rows.weights
     counted = weights / weights.sum()
     shift = find_shift(loss, scale * rows.scores, shares, counted)
-    log_p = log_posterior(loss, at_level(rows.scores, shift, scale))
-    return float(counted @ log_p[np.arange(len(rows.codes)), rows.codes])
+    return float(counted @ log_probability(loss, at_level(rows.scores, shift, scale), rows.codes))
+
+
+def log_probability(loss: Loss, scores: NDArray[Any], codes: NDArray[np.int64]) -> Floats:
+    """Of the true class of each row through the link of the loss, but at least that of the smallest float.
+
+    There are links that call an event impossible: one such row is not to outweigh all others.
+
+    >>> from raresight.losses import parse
+    >>> log_probability(parse("squared"), np.array([-3.0, 0.0]), np.array([1, 1])).round(1)
+    array([-708.4,   -0.7])
+    """
+    log_p = log_posterior(loss, scores)[np.arange(len(codes)), codes]
+    return np.maximum(log_p, _LEAST)
 
 
 def _peak(gain: Callable[[float], float]) -> float:

@@ -57,14 +57,18 @@ def member_scores(replicas: Replicas, inputs: Tensor) -> Tensor:
 
 
 def ensemble_score(loss: Loss, scores: Tensor) -> Tensor:
-    """The score of an ensemble from those of its members: (M, N) to (N,), or (M, N, classes)."""
+    """The score of an ensemble from those of its members: (M, N) to (N,), or (M, N, classes).
+
+    NaN where one of them is: links refuse what is no number.
+    """
     if len(scores) == 1:
         return scores[0]
     if scores.dim() == 3:
         return scores.mean(0)
-    odds = loss.log_odds(scores)
+    unknown = scores.isnan().any(0)
+    odds = loss.log_odds(scores.masked_fill(unknown, 0.0))
     mean: Tensor = loss.score(F.logsigmoid(odds).logsumexp(0) - F.logsigmoid(-odds).logsumexp(0))
-    return mean
+    return mean.masked_fill(unknown, torch.nan)
 
 
 def _parts(replicas: Replicas, inputs: Tensor) -> list[Tensor]:

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..common.posterior import log_posterior
 from ..losses import Loss
 from ..metrics import partial_auc
 from ..nn import Replicas
-from .scale import ScoredRows
+from .scale import ScoredRows, log_probability
 from .scoring import score_rows
 
 __all__ = ["MIN_VALIDATION_ROWS", "Validation", "hold_out", "mean_log_probability"]
@@ -22,8 +21,9 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 # Rows are held out by default where that gives so many of each class. With fewer the largest of some tens of
-# partial AUCs is the luckiest one: of simulated tables with 60 to 100 held-out positives it still misled.
-MIN_VALIDATION_ROWS = 200
+# partial AUCs is the luckiest one. By benchmarks/measure_early_stopping.py parts that take turns are better
+# with 20 held-out positives and as good with 80, where they take three times as long.
+MIN_VALIDATION_ROWS = 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +69,7 @@ def mean_log_probability(loss: Loss, scores: NDArray[Any], codes: Codes, weights
     """Of the true class through the link of the loss; NaN where a score is not finite."""
     if not np.isfinite(scores).all():
         return float("nan")
-    each = log_posterior(loss, scores)[np.arange(len(scores)), codes]
-    return float(np.average(each, weights=weights))
+    return float(np.average(log_probability(loss, scores, codes), weights=weights))
 
 
 def hold_out(

@@ -16,6 +16,8 @@ from .step import TrainingStep
 
 __all__ = ["MeanWeights"]
 
+_LONGEST = 1e15
+
 
 class MeanWeights:
     """The mean of each replica's weights, and of the running statistics of its layers, since it began.
@@ -31,7 +33,8 @@ class MeanWeights:
     """
 
     def __init__(self, step: TrainingStep, epochs: float) -> None:
-        self._step, self._memory, self._count = step, epochs * step.steps, 0
+        # In steps; none is forgotten long before the limit, above which one counts for nothing.
+        self._step, self._memory, self._count = step, min(epochs * step.steps, _LONGEST), 0
         self._weights = torch.zeros_like(step.optimiser.weights)
         self._statistics = None if step.statistics is None else torch.zeros_like(step.statistics.gather())
 

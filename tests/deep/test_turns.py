@@ -1,0 +1,162 @@
+"""Parts that take turns in judging, against trainings of our own; and nets that fail meanwhile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from raresight.deep import DeepClassifier
+from raresight.deep.cross_fit import _batch, parts_of
+from raresight.deep.encoding import TableEncoder
+from raresight.deep.fitting import DivergedWarning, new_replicas
+from raresight.deep.loop import train_nets
+from raresight.deep.nets import plan_net
+from raresight.deep.scale import ScoredRows, calibrated_log_probability, score_scale
+from raresight.deep.scoring import ensemble_score, score_rows
+from raresight.losses import from_callable, parse
+from raresight.metrics import partial_auc
+from raresight.nn import Recipe
+
+EPOCHS, BATCH, RATE = 8, 60, 0.08
+OPTIONS = {"net": "mlp", "width": 8, "n_seeds": 2, "max_fpr": 0.1, "random_state": 0, "n_jobs": 1}
+FITTED = {**OPTIONS, "max_epochs": EPOCHS, "batch_size": BATCH, "learning_rate": RATE}
+RANDOM = np.random.default_rng(0)
+# Of eight columns one matters: nets soon learn the others by heart.
+X = RANDOM.normal(size=(600, 8))
+Y = (RANDOM.random(600) < 1 / (1 + np.exp(2.2 - 1.2 * X[:, 0]))).astype(int)
+WEIGHTS = RANDOM.integers(1, 4, size=600).astype(float)
+
+
+def judged_by_others(loss, weights, epochs, scaled, average_epochs=2.0):
+    """The likelihood of all rows, each by nets of our own that were trained without it, and their scores."""
+    random = check_random_state(0)
+    seeds = [int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=2)]
+    parts = parts_of(Y, random)
+    counted = np.ones(600) if weights is None else weights
+    encoder = TableEncoder.learn(X, [], counted)
+    inputs, codes = encoder.apply(X), Y.astype(np.int64)
+    shares = np.bincount(Y, counted) / counted.sum()
+    plan = plan_net("mlp", {"width": 8}, {}, features=encoder.n_inputs, outputs=1)
+    scores = np.empty(600)
+    for part in range(5):
+        out = parts == part
+        replicas = new_replicas(plan, [loss], seeds, shares, "cpu")
+        batch = _batch(int((~out).sum()), 600 // BATCH, 2)
+        common = {"weight_decay": 1e-3, "warmup_epochs": 1.0, "decay_epochs": ()}
+        recipe = Recipe.tables(epochs=epochs, batch=batch, lr=RATE, **common)
+        own = None if weights is None else weights[~out]
+        train_nets(replicas, inputs[~out], codes[~out], own, recipe, average_epochs=average_epochs)
+        of_seeds = score_rows(replicas, torch.from_numpy(inputs[out]))
+        scores[out] = ensemble_score(loss, torch.from_numpy(of_seeds)).numpy()
+    rows = ScoredRows(scores, codes, weights)
+    return calibrated_log_probability(loss, rows, shares, scaled=scaled), rows, shares
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weighted"])
+@pytest.mark.parametrize("calibration", ["scale", "level"])
+def test_every_row_is_judged_by_nets_that_did_not_see_it(weights, calibration):
+    loss, scaled = parse("crossentropy"), calibration == "scale"
+    model = DeepClassifier(loss, calibration=calibration, **FITTED).fit(X, Y, weights)
+    normed = None if weights is None else weights / weights.max()
+    found = [judged_by_others(loss, normed, epochs, scaled) for epochs in range(1, EPOCHS + 1)]
+    best = int(np.argmax([likelihood for likelihood, _, _ in found]))
+    assert 0 < best < EPOCHS - 1, [likelihood for likelihood, _, _ in found]
+    assert model.best_epochs_ == (best + 1,) * 2
+    _, rows, shares = found[best]
+    expected = partial_auc(Y, rows.scores, 0.1, sample_weight=weights)
+    assert model.validation_scores_["crossentropy"] == pytest.approx(expected, abs=1e-6)
+    factor = score_scale(loss, rows, rows, shares) if scaled else 1.0
+    assert model.score_scale_ == pytest.approx(factor, rel=1e-4)
+
+
+def test_the_nets_are_those_of_all_rows_with_means_over_two_epochs():
+    model = DeepClassifier("tbl", **FITTED).fit(X, Y)
+    given = {**FITTED, "max_epochs": model.n_epochs_, "early_stopping": False}
+    for average_epochs, same in ((2.0, True), (1.0, False), (0.0, False)):
+        alone = DeepClassifier("tbl", average_epochs=average_epochs, **given).fit(X, Y)
+        pairs = zip(model.nets_.weights.values(), alone.nets_.weights.values(), strict=True)
+        assert all(np.array_equal(one, other) for one, other in pairs) is same
+
+
+def test_ranking_chooses_among_losses():
+    """Though the epochs of each are those that make the rows likeliest."""
+    losses = [parse("tbl(alpha=0.6,C=1)"), parse("squared"), parse("crossentropy")]
+    random = np.random.default_rng(3)
+    differ = 0
+    for seed in range(3):
+        x = random.normal(size=(400, 4))
+        y = (random.random(400) < 1 / (1 + np.exp(3 - x[:, 0] - x[:, 1] * x[:, 2]))).astype(int)
+        options = {**FITTED, "random_state": seed, "max_fpr": 0.02, "max_epochs": 4, "n_seeds": 1}
+        model = DeepClassifier(losses, **options).fit(x, y)
+        scores = model.validation_scores_
+        assert str(model.loss_) == max(scores, key=scores.get)
+        broad = DeepClassifier(losses, **{**options, "max_fpr": 1.0}).fit(x, y)
+        differ += broad.loss_ != model.loss_
+    assert differ > 0
+
+
+def test_nets_that_fail_are_told_at_the_line_of_fit():
+    """Two seeds, whose scores are NaN and cannot be averaged."""
+    wild = {**OPTIONS, "max_epochs": 4, "learning_rate": 1e20}
+    with pytest.warns() as told:
+        DeepClassifier("crossentropy", **wild).fit(X, Y)
+    message = str(told[0].message)
+    assert told[0].category is DivergedWarning
+    assert message.startswith(
+        "10 of 10 nets that choose the number of epochs failed, such as crossentropy, seed"
+    )
+    assert told[0].filename == __file__
+    both = DeepClassifier(["crossentropy", "tbl"], **wild)
+    with (
+        pytest.warns(DivergedWarning, match="20 of 20 nets"),
+        pytest.raises(ValueError, match="rows that choose the loss are not finite: lower learning_rate"),
+    ):
+        both.fit(X, Y)
+
+
+def test_a_loss_that_fails_leaves_the_others_alone():
+    options = {**OPTIONS, "max_epochs": 4, "learning_rate": 3.0}
+    with pytest.warns(DivergedWarning, match=r"such as alpha\(alpha=0.3\)"):
+        model = DeepClassifier(["alpha(alpha=0.3)", "crossentropy"], **options).fit(X, Y)
+    assert str(model.loss_) == "crossentropy"
+    assert np.isnan(model.validation_scores_["alpha(alpha=0.3)"])
+
+
+@pytest.mark.parametrize("net", ["tabm", "mlp"])
+@pytest.mark.parametrize("labels", [Y, np.digitize(X[:, 0], [-1, 1.2])], ids=["two", "three"])
+def test_several_classes_and_members_that_fail(net, labels):
+    wild = {**OPTIONS, "net": net, "max_epochs": 2, "learning_rate": 1e6}
+    members = {"members": 2} if net == "tabm" else {}
+    with pytest.warns() as told:  # of the level as well, which such scores do not reach
+        DeepClassifier("crossentropy", **wild, **members).fit(X, labels)
+    found = {one.category for one in told}
+    assert DivergedWarning in found
+    assert found <= {DivergedWarning, ConvergenceWarning}
+
+
+def test_an_impossible_event_does_not_end_a_loss():
+    """The link of a squared hinge is 0 or 1 beyond its margin."""
+    loss = from_callable(lambda z, y: torch.relu(1 - (2 * y - 1) * z) ** 2, name="squared hinge")
+    model = DeepClassifier(loss, **{**FITTED, "n_seeds": 1}).fit(X, Y)
+    assert 0.52 < model.validation_scores_["squared hinge"] < 1
+    assert model.best_epochs_[0] > 1
+
+
+def test_small_batches_stay_fit_for_batch_norm():
+    normed = {**OPTIONS, "net_options": {"batch_norm": True}, "max_epochs": 1}
+    DeepClassifier("crossentropy", batch_size=2, **normed).fit(X[:120], Y[:120])
+    for rows, batch in ((300, 1), (300, 2), (300, 3), (300, 7), (10_000, 128), (600, 600)):
+        train = rows * 4 // 5
+        steps = rows // batch
+        found = _batch(train, steps, min(2, batch))
+        assert found >= min(2, batch)
+        assert 0.75 < train // found / steps < 1.34
+
+
+def test_one_row_cannot_choose_among_losses():
+    alone = np.arange(600) == 7
+    with pytest.raises(ValueError, match="2 losses need rows to choose by, but a class has one row only"):
+        DeepClassifier(["tbl", "crossentropy"], **FITTED).fit(X, alone)
