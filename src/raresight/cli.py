@@ -294,8 +294,8 @@ def paper(
     rhos = None if rho is None else _listed_numbers("--rho", rho)
     if stack is not None and stack < 1:
         raise ValueError(f"--stack must be at least 1, but is {stack}")
-    if minutes is not None and not minutes > 0:
-        raise ValueError(f"--minutes must be above 0, but is {minutes:g}")
+    if minutes is not None and not minutes >= 0:
+        raise ValueError(f"--minutes must be at least 0, but is {minutes:g}")
     if plan and name == "fraud":
         from .paper.fraud_deep import plan_text as fraud_plan
 

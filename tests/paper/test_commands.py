@@ -49,9 +49,9 @@ def test_numbers_that_cannot_be_are_refused(words, tmp_path):
     for stack in ("0", "-3"):
         message = refused("table2", *words, "--stack", stack, "--out", str(tmp_path))
         assert message == f"--stack must be at least 1, but is {stack}"
-    for minutes in ("0", "-1"):
+    for minutes in ("-1", "nan"):
         message = refused("table2", *words, "--minutes", minutes, "--out", str(tmp_path))
-        assert message == f"--minutes must be above 0, but is {minutes}"
+        assert message == f"--minutes must be at least 0, but is {minutes}"
     assert "--rho must be numbers such as 0.01,0.05, but is 'abc'" in refused(
         "table2", *words, "--rho", "abc", "--out", str(tmp_path)
     )

@@ -133,8 +133,8 @@ def log_probability(loss: Loss, scores: NDArray[Any], codes: NDArray[np.int64]) 
     There are links that call an event impossible: one such row is not to outweigh all others.
 
     >>> from raresight.losses import parse
-    >>> log_probability(parse("squared"), np.array([-3.0, 0.0]), np.array([1, 1])).round(1)
-    array([-708.4,   -0.7])
+    >>> log_probability(parse("crossentropy"), np.array([-9999.0, 0.0]), np.array([1, 1])).round()
+    array([-708.,   -1.])
     """
     log_p = log_posterior(loss, scores)[np.arange(len(codes)), codes]
     return np.maximum(log_p, _LEAST)
