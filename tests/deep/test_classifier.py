@@ -25,7 +25,8 @@ from raresight.losses import from_callable
 from raresight.metrics import roc_auc
 from raresight.nn.nets import mean_probability
 
-SMALL = {"net": "mlp", "width": 16, "max_epochs": 6, "learning_rate": 0.01, "random_state": 0, "n_jobs": 1}
+COMMON = {"random_state": 0, "n_jobs": 1, "early_stopping": True}  # parts in turn take longer
+SMALL = {"net": "mlp", "width": 16, "max_epochs": 6, "learning_rate": 0.01, **COMMON}
 NETS = {
     "mlp": {"width": 32, "learning_rate": 0.01},
     "tabm": {"width": 16, "members": 4, "blocks": 2, "learning_rate": 0.01},
@@ -35,7 +36,7 @@ LOSSES = ("crossentropy", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2.0)", "vectorsca
 
 
 def net_model(name, **options):
-    return DeepClassifier(net=name, **{**NETS[name], "random_state": 0, "n_jobs": 1, **options})
+    return DeepClassifier(net=name, **{**NETS[name], **COMMON, **options})
 
 
 def raw_scores(model, X):

@@ -22,7 +22,7 @@ def expected(estimator):
 
 @pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API.*")
 @parametrize_with_checks(
-    [DeepClassifier(net="mlp", width=16, max_epochs=30, learning_rate=0.01, n_jobs=1)],
+    [DeepClassifier(net="mlp", width=16, max_epochs=12, learning_rate=0.03, n_jobs=1)],
     expected_failed_checks=expected,
 )
 def test_scikit_learn_contract(estimator, check):
