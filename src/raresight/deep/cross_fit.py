@@ -107,8 +107,23 @@ def choose_by_turns(
     rows do, in smaller batches. Weights are averaged as in `raresight.deep.loop.train_nets`.
     """
     check_texts(losses)
+    steps, _ = steps_of(len(rows.codes), recipe.batch)
+    with contextlib.ExitStack() as held:
+        turns = [
+            _Turn(plan, losses, seeds, rows, recipe, parts == part, steps, average_epochs, device, held)
+            for part in set(parts)
+        ]
+        found = _best_epochs(turns, losses, rows, recipe.epochs, scaled, tell)
+        failed = [failure for turn in turns for failure in turn.failures()]
+    if failed:
+        count = sum(turn.count for turn in turns)
+        warnings.warn(
+            f"{len(failed)} of {count} nets that choose the number of epochs failed, such as {failed[0]}: "
+            "lower learning_rate",
+            DivergedWarning,
+            stacklevel=5,
+        )
     judge = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
-    found = _best_epochs(plan, losses, seeds, rows, recipe, parts, scaled, average_epochs, device, tell)
     merits = [judge.merit(loss, one.scores) for loss, one in zip(losses, found, strict=True)]
     # A single loss is trained also where its nets failed: the warning that they did says enough.
     best = best_merit(merits) if len(losses) > 1 else 0
@@ -118,48 +133,28 @@ def choose_by_turns(
 
 
 def _best_epochs(
-    plan: NetPlan,
+    turns: Sequence[_Turn],
     losses: Sequence[Loss],
-    seeds: Sequence[int],
     rows: TrainingRows,
-    recipe: Recipe,
-    parts: NDArray[np.int64],
+    most: int,
     scaled: bool,
-    average_epochs: float,
-    device: str,
     tell: Tell,
 ) -> list[_Best]:
-    """Of each loss the epoch with the largest `_likelihood` of all rows."""
-    steps, _ = steps_of(len(rows.codes), recipe.batch)
+    """Train for at most so many epochs; of each loss the one with the largest `_likelihood` of all rows."""
     best = [_Best(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
-    longest = 1
-    with contextlib.ExitStack() as held:
-        turns = [
-            _Turn(plan, losses, seeds, rows, recipe, parts == part, steps, average_epochs, device, held)
-            for part in set(parts)
-        ]
-        for epoch in range(1, recipe.epochs + 1):
-            for turn in turns:
-                turn.next_epoch()
-            for i, loss in enumerate(losses):
-                scores = _put_together([turn.inside for turn in turns], [turn.scores[i] for turn in turns])
-                judged = ScoredRows(scores, rows.codes, rows.weights)
-                likelihood = _likelihood(loss, judged, rows.shares, scaled)
-                if likelihood > best[i].likelihood:
-                    best[i] = _Best(likelihood, epoch, scores)
-            longest = max(one.epoch for one in best)
-            tell(f"epoch {epoch} of at most {recipe.epochs}, the best so far {longest}")
-            if epoch - longest >= _PATIENCE or any(turn.course.is_done for turn in turns):
-                break
-        failed = [failure for turn in turns for failure in turn.failures()]
-        count = sum(turn.count for turn in turns)
-    if failed:
-        warnings.warn(
-            f"{len(failed)} of {count} nets that choose the number of epochs failed, such as {failed[0]}: "
-            "lower learning_rate",
-            DivergedWarning,
-            stacklevel=6,
-        )
+    for epoch in range(1, most + 1):
+        for turn in turns:
+            turn.next_epoch()
+        for i, loss in enumerate(losses):
+            scores = _put_together([turn.inside for turn in turns], [turn.scores[i] for turn in turns])
+            judged = ScoredRows(scores, rows.codes, rows.weights)
+            likelihood = _likelihood(loss, judged, rows.shares, scaled)
+            if likelihood > best[i].likelihood:
+                best[i] = _Best(likelihood, epoch, scores)
+        newest = max(one.epoch for one in best)
+        tell(f"epoch {epoch} of at most {most}, the best so far {newest}")
+        if epoch - newest >= _PATIENCE or any(turn.course.is_done for turn in turns):
+            break
     return best
 
 
