@@ -109,7 +109,7 @@ def as_before_the_scale(folder):
     """Neither the factor nor the parameters that came with it and later."""
     described = json.loads((folder / "deep.json").read_text())
     del described["score_scale"]
-    for name in ("calibration", "average_epochs", "refit"):
+    for name in ("calibration", "average_epochs", "refit", "precision"):
         del described["parameters"][name]
     (folder / "deep.json").write_text(json.dumps(described))
 
@@ -137,7 +137,7 @@ def test_an_entry_that_was_changed_by_hand(copied):
     ("entries", "said"),
     [
         ({"format": "other"}, "does not describe a model of raresight.deep"),
-        ({"format_version": 99}, "format version 99, this raresight reads up to 4"),
+        ({"format_version": 99}, "format version 99, this raresight reads up to 5"),
         ({"net": {"name": "resnet"}}, "lacks or garbles an entry: the net 'resnet' is unknown"),
         ({"columns": [{"scaled": True}]}, "lacks or garbles an entry"),
         ({"parameters": {}}, "lacks or garbles an entry"),
@@ -212,12 +212,12 @@ def test_a_model_of_the_third_format_is_fitted_again_as_it_was(tmp_path):
     model = DeepClassifier(average_epochs=0, refit=False, **options).fit(X, y)
     model.save(tmp_path)
     described = json.loads((tmp_path / "deep.json").read_text())
-    for name in ("average_epochs", "refit"):
+    for name in ("average_epochs", "refit", "precision"):
         del described["parameters"][name]
     (tmp_path / "deep.json").write_text(json.dumps(described))
     rewrite(tmp_path, format_version=3)
     earlier = DeepClassifier.load(tmp_path)
-    assert (earlier.average_epochs, earlier.refit) == (0, False)
+    assert (earlier.average_epochs, earlier.refit, earlier.precision) == (0, False, "float32")
     assert np.array_equal(earlier.predict_proba(X), model.predict_proba(X))
     again = DeepClassifier(**earlier.get_params()).fit(X, y)
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
@@ -231,7 +231,7 @@ def test_the_file_has_the_scale(classes, tmp_path):
     assert model.score_scale_ != 1
     model.save(tmp_path)
     described = json.loads((tmp_path / "deep.json").read_text())
-    assert (described["format_version"], described["score_scale"]) == (4, model.score_scale_)
+    assert (described["format_version"], described["score_scale"]) == (5, model.score_scale_)
     again = DeepClassifier.load(tmp_path)
     assert again.score_scale_ == model.score_scale_
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))

@@ -7,7 +7,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from raresight.deep import DeepClassifier
 
-# test_weights.py has the same without a choice of epochs in float64, to six digits.
+# Nets that are trained exactly: nothing that is drawn or normalised by rows, and sums in float64.
+EXACT = {"early_stopping": False, "precision": "float64", "n_jobs": 1}
+
 ROUNDING = "parts that take turns are drawn by rows, and sums of float32 differ with the order of rows"
 ROWS = "dropout and batch norm go by rows, however they are weighted"
 
@@ -26,6 +28,26 @@ def expected(estimator):
     expected_failed_checks=expected,
 )
 def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API.*")
+@parametrize_with_checks(
+    [DeepClassifier(net="mlp", width=16, max_epochs=12, learning_rate=0.03, **EXACT)],
+)
+def test_scikit_learn_contract_without_an_exception(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API.*")
+@parametrize_with_checks(
+    [
+        DeepClassifier(net="mlp", **EXACT),
+        DeepClassifier(net="tabm", dropout=0.0, **EXACT),
+    ],
+)
+def test_scikit_learn_contract_of_the_larger_nets_without_an_exception(estimator, check):
     check(estimator)
 
 

@@ -117,6 +117,9 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `LinearClassifier`.
         categorical_features: `"auto"` takes categorical columns of DataFrames; a list of names or positions
             adds columns, also of text, and so does a mask of one boolean a column; None adds none.
+        precision: Of the weights in training: `"float32"`, or `"float64"`, 1.4 times as slow on a CPU, whose
+            sums hardly depend on the order of rows. With it, and with all rows in one batch, no dropout, no
+            batch norm and no choice of epochs, a row of weight 2 is the row twice to seven digits.
         device: `"auto"` is a GPU if there is one; or `"cpu"`, `"cuda"`.
         random_state: Seed of first weights, batches and held-out rows.
         n_jobs: Threads on a CPU; -1 is one a core, None leaves it to PyTorch.
@@ -192,6 +195,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         calibration: str = "scale",
         class_weight: Mapping[Any, float] | str | None = None,
         categorical_features: Any = "auto",
+        precision: str = "float32",
         device: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -220,6 +224,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.calibration = calibration
         self.class_weight = class_weight
         self.categorical_features = categorical_features
+        self.precision = precision
         self.device = device
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -427,6 +432,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             lr=float(self.learning_rate),
             weight_decay=float(self.weight_decay),
             warmup_epochs=float(self.warmup_epochs),
+            precision=str(self.precision),
             # Small steps or a mean at the end, so that the last weights are not an accident.
             decay_epochs=() if stops_early or self._average(False) else (max(1, int(_FULL_RATE * epochs)),),
         )

@@ -212,11 +212,11 @@ class _Turn:
         held: contextlib.ExitStack,
     ) -> None:
         weights = None if rows.weights is None else rows.weights[~inside]
-        self._replicas = new_replicas(plan, losses, seeds, rows.shares, device)
+        self._replicas = new_replicas(plan, losses, seeds, rows.shares, device, recipe.dtype)
         train = TableRows(rows.inputs[~inside], rows.codes[~inside], weights)
         batch = _batch(len(train), steps, least=min(2, recipe.batch))
         self.course = held.enter_context(
-            underway(self._replicas, train.to(device, torch.float32), replace(recipe, batch=batch))
+            underway(self._replicas, train.to(device, recipe.dtype), replace(recipe, batch=batch))
         )
         self._means = MeanWeights(self.course.step, average_epochs)
         self._inputs, self.inside = torch.from_numpy(rows.inputs[inside]), inside

@@ -32,8 +32,8 @@ DESCRIPTION_FILE = "deep.json"
 WEIGHTS_FILE = "deep.safetensors"
 FORMAT = "raresight.deep"
 # Version 1 had no score_shift: its models shift the log-odds after the link. Version 2 had no score_scale,
-# version 3 neither means of weights nor a second training on all rows.
-FORMAT_VERSION = 4
+# version 3 neither means of weights nor a second training on all rows, version 4 no precision: float32.
+FORMAT_VERSION = 5
 _HISTORY = "validation_history"
 
 

@@ -88,13 +88,18 @@ class Outcome:
 
 
 def new_replicas(
-    plan: NetPlan, losses: Sequence[Loss], seeds: Sequence[int], shares: Floats, device: str
+    plan: NetPlan,
+    losses: Sequence[Loss],
+    seeds: Sequence[int],
+    shares: Floats,
+    device: str,
+    dtype: torch.dtype = torch.float32,
 ) -> Replicas:
     """A net for every loss and seed, at the score that is right for the class shares alone."""
     replicas = Replicas.grid(plan.build, losses, seeds)
     priors: Any = float(shares[1]) if plan.outputs == 1 else shares.tolist()
     replicas.net.start_at_(replicas.table.start(priors))
-    return replicas.to(device, torch.float32)
+    return replicas.to(device, dtype)
 
 
 def train_ensembles(
@@ -116,7 +121,7 @@ def train_ensembles(
     `judge` finds each net's best epoch; None for the one of the validation rows. For `average_epochs` see
     `raresight.deep.loop.train_nets`.
     """
-    replicas = new_replicas(plan, losses, seeds, rows.shares, device)
+    replicas = new_replicas(plan, losses, seeds, rows.shares, device, recipe.dtype)
     asked = judge if judge is not None or validation is None else validation.judge
     trained = train_nets(
         replicas,

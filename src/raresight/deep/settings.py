@@ -28,6 +28,8 @@ _SMALLEST, _LARGEST = 128, 4096
 # The default of max_epochs, with rows that choose the best epoch and without.
 _WATCHED_EPOCHS, _UNWATCHED_EPOCHS = 100, {"mlp": 5, "tabm": 10, "tabnet": 10}
 
+_PRECISIONS = ("float32", "float64")
+
 _AT_LEAST_ONE = ("patience", "n_seeds")
 
 
@@ -56,6 +58,8 @@ def check_settings(estimator: Any) -> None:
     for name in ("refit", "verbose"):
         if not isinstance(getattr(estimator, name), (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, got {getattr(estimator, name)!r}")
+    if estimator.precision not in _PRECISIONS:
+        raise ValueError(f"precision must be 'float32' or 'float64', got {estimator.precision!r}")
     if estimator.calibration not in ("scale", "level"):
         raise ValueError(f"calibration must be 'scale' or 'level', got {estimator.calibration!r}")
     options = estimator.net_options

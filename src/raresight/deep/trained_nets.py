@@ -23,7 +23,7 @@ __all__ = ["TrainedNets"]
 class TrainedNets:
     """Nets of one architecture and one loss with different seeds, which predict together.
 
-    Scores are computed in float64 from the float32 weights that training left, and then rounded to float32:
+    Scores are computed in float64 from the weights that training left, and then rounded to float32:
     so the score of a row does not depend on the rows beside it, on threads or on the device, as the last
     digits of sums do.
 

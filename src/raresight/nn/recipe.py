@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
+import torch
 
 __all__ = ["DEFAULT_CLIP", "Recipe", "ScheduleWarning"]
 
@@ -208,6 +209,11 @@ class Recipe:
         if unknown:
             raise ValueError(f"a recipe has no {', '.join(unknown)}: it was written by another version")
         return cls(**values)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of weights and loss."""
+        return torch.float64 if self.precision == "float64" else torch.float32
 
     def rates_of(self, replicas: int) -> list[float]:
         """The base learning rate of each replica."""

@@ -129,10 +129,9 @@ def train(
         if folder is not None:
             held.enter_context(held_folder(Path(folder)))
             place = TrainingFolder(Path(folder), _identity(replicas, rows, judged, recipe, keep))
-        dtype = torch.float64 if recipe.precision == "float64" else torch.float32
-        replicas.to(replicas.device if device is None else device, dtype)
-        rows = rows.to(replicas.device, dtype)
-        judged = None if judged is None else judged.to(replicas.device, dtype)
+        replicas.to(replicas.device if device is None else device, recipe.dtype)
+        rows = rows.to(replicas.device, recipe.dtype)
+        judged = None if judged is None else judged.to(replicas.device, recipe.dtype)
         course = held.enter_context(underway(replicas, rows, recipe, place=place, resume=resume))
         best = BestWeights(replicas, later_of_equals=False) if keep == "best" else None
         if best is not None:
