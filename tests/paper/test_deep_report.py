@@ -290,6 +290,16 @@ def test_a_longer_size_that_is_begun_is_listed(tmp_path):
     assert not old.exists()
 
 
+def test_a_search_whose_choice_is_not_trained_is_listed(tmp_path):
+    write_journal(tmp_path, "table2")
+    full = replace(SHORT, size=SIZES["full"])
+    write_journal(
+        tmp_path, "table2", full, leave_out=lambda trial: (trial.role, trial.rho) != ("search", 0.05)
+    )
+    reproduce("table2", tmp_path, tell=(told := []).append)
+    assert told == ["missing: halves, rho 0.05: 54 of 54 final trainings of 250 epochs"]
+
+
 @pytest.mark.parametrize("frozen", ["TBL+LA", None])
 def test_curves_are_drawn_of_what_came_to_its_end(tmp_path, frozen):
     """Of all methods but one, or of none: then there is no figure."""

@@ -170,14 +170,17 @@ def missing_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, R
 
 
 def begun_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:
-    """What other sizes than that of `setup` lack where they are begun: without it they are not shown."""
+    """What other sizes than that of `setup` lack where they are begun: without it they are not shown.
+
+    Final trainings are begun once the search has chosen their settings.
+    """
     lines: dict[str, None] = {}
     for size in SIZES.values():
         sized = replace(setup, size=size)
         for cell in experiment.cells if size != setup.size else ():
             for role, trials in cell_trials(experiment, cell, sized, finished).items():
                 left = sum(trial.key not in finished for trial in trials)
-                if 0 < left < len(trials):
+                if 0 < left < len(trials) or (left and role == "final"):
                     about = f"{role} trainings of {trials[0].epochs} epochs"
                     lines[f"{cell}: {left} of {len(trials)} {about}"] = None
     return list(lines)
