@@ -24,18 +24,9 @@ def expected(estimator):
 
 @pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API.*")
 @parametrize_with_checks(
-    [DeepClassifier(net="mlp", width=16, max_epochs=12, learning_rate=0.03, n_jobs=1)],
-    expected_failed_checks=expected,
-)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API.*")
-@parametrize_with_checks(
     [DeepClassifier(net="mlp", width=16, max_epochs=12, learning_rate=0.03, **EXACT)],
 )
-def test_scikit_learn_contract_without_an_exception(estimator, check):
+def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
@@ -47,7 +38,7 @@ def test_scikit_learn_contract_without_an_exception(estimator, check):
         DeepClassifier(net="tabm", dropout=0.0, **EXACT),
     ],
 )
-def test_scikit_learn_contract_of_the_larger_nets_without_an_exception(estimator, check):
+def test_scikit_learn_contract_of_the_larger_nets(estimator, check):
     check(estimator)
 
 
@@ -56,10 +47,11 @@ def test_scikit_learn_contract_of_the_larger_nets_without_an_exception(estimator
 @parametrize_with_checks(
     [
         DeepClassifier(n_jobs=1),
+        DeepClassifier(net="mlp", width=16, max_epochs=12, learning_rate=0.03, n_jobs=1),
         DeepClassifier(net="tabm", width=16, members=4, max_epochs=30, learning_rate=0.01, n_jobs=1),
         DeepClassifier(net="tabnet", max_epochs=30, learning_rate=0.02, n_jobs=1),
     ],
     expected_failed_checks=expected,
 )
-def test_scikit_learn_contract_of_the_larger_nets(estimator, check):
+def test_scikit_learn_contract_with_two_exceptions(estimator, check):
     check(estimator)

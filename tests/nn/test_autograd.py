@@ -133,6 +133,7 @@ def test_compiles_without_graph_breaks(loss):
         assert_compiles(nn.as_module(loss), f, torch.arange(10) % k)
 
 
+@pytest.mark.slow  # the first kernel alone takes a compiler 25 s
 @pytest.mark.parametrize("loss", [TBL(), Focal(), CrossEntropy(), Erf()], ids=str)
 def test_compiled_kernels_keep_their_digits(loss):
     """The compiler's own expm1 has no digits near zero; the tails must come out right all the same."""
