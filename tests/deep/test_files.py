@@ -198,6 +198,19 @@ def test_a_model_of_the_second_format_predicts_what_it_did(tmp_path):
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
+def test_a_model_of_the_fourth_format_is_one_of_float32(tmp_path):
+    X, y = ring_table(400)
+    model = DeepClassifier(net="mlp", width=4, max_epochs=1, random_state=0, n_jobs=1).fit(X, y)
+    model.save(tmp_path)
+    described = json.loads((tmp_path / "deep.json").read_text())
+    del described["parameters"]["precision"]
+    (tmp_path / "deep.json").write_text(json.dumps(described))
+    rewrite(tmp_path, format_version=4)
+    earlier = DeepClassifier.load(tmp_path)
+    assert earlier.get_params() == model.get_params()
+    assert np.array_equal(earlier.predict_proba(X), model.predict_proba(X))
+
+
 def test_a_model_of_the_third_format_is_fitted_again_as_it_was(tmp_path):
     """It had neither means of weights nor a second training."""
     X, y = ring_table(1500)

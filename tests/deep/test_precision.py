@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from deep.deep_tables import mixed_frame, ring_table
@@ -32,6 +35,7 @@ def test_a_weight_of_two_is_the_row_twice(net, loss):
     model = DeepClassifier(**loss, **net, **EXACT).fit(X, y, weights)
     repeated = DeepClassifier(**loss, **net, **EXACT).fit(X.iloc[times], y[times])
     assert model.predict_log_odds(X) == pytest.approx(repeated.predict_log_odds(X), rel=1e-7, abs=1e-9)
+    assert model.feature_importances_ == pytest.approx(repeated.feature_importances_, rel=1e-6)
 
 
 def test_the_order_of_rows_does_not_matter():
@@ -43,21 +47,66 @@ def test_the_order_of_rows_does_not_matter():
     )
 
 
-@pytest.mark.parametrize("choice", [{}, {"early_stopping": True}, {"early_stopping": False}])
-def test_all_ways_to_choose_epochs_train_in_it(choice, tmp_path):
-    """Their weights have digits beyond float32's, which a file keeps."""
+def rows_of(classes):
     X, y = ring_table(300)
-    options = {"net": "mlp", "width": 4, "max_epochs": 3, "random_state": 0, "n_jobs": 1, **choice}
-    single = DeepClassifier(**options).fit(X, y)
-    model = DeepClassifier(precision="float64", **options).fit(X, y)
-    for name, weights in model.nets_.weights.items():
-        assert (single.nets_.weights[name].dtype, weights.dtype) == (np.float32, np.float64)
-        assert (weights != weights.astype(np.float32)).any()
-    assert model.predict_log_odds(X) == pytest.approx(single.predict_log_odds(X), abs=1e-3)
+    return X, y if classes == 2 else np.digitize(X[:, 0], [-0.5, 0.5])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"early_stopping": True},
+        {"early_stopping": True, "refit": False},
+        {"early_stopping": False},
+        {"n_seeds": 2},
+        {"loss": ["tbl", "crossentropy"]},
+        {"net": "tabnet"},
+        {"net": "tabm", "members": 2},
+        {"eval_set": True},
+    ],
+    ids=str,
+)
+def test_all_ways_to_train_do_so_in_it(options, classes, tmp_path):
+    """Weights have digits beyond float32's, which predict, and which files and copies keep."""
+    X, y = rows_of(classes)
+    options = {"net": "mlp", "width": 4, "max_epochs": 2, "random_state": 0, "n_jobs": 1, **options}
+    given = {"eval_set": (X, y)} if options.pop("eval_set", False) else {}
+    single = DeepClassifier(**options).fit(X, y, **given)
+    model = DeepClassifier(precision="float64", **options).fit(X, y, **given)
+    used = model.nets_.replicas("cpu").net.state_dict()
     model.save(tmp_path)
-    again = DeepClassifier.load(tmp_path)
-    assert again.precision == "float64"
-    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    copies = [DeepClassifier.load(tmp_path), copy.deepcopy(model)]
+    for name, weights in model.nets_.weights.items():
+        assert single.nets_.weights[name].dtype == np.float32
+        assert weights.dtype == np.float64
+        # Statistics that nothing has moved yet may be whole numbers.
+        assert (weights != weights.astype(np.float32)).any() or (weights == weights.round()).all()
+        for other in (used[name].numpy(), *(one.nets_.weights[name] for one in copies)):
+            assert np.array_equal(other, weights)
+    assert (model.nets_.weights["head.weight"] != model.nets_.weights["head.weight"].astype(np.float32)).all()
+    assert model.predict_log_odds(X) == pytest.approx(single.predict_log_odds(X), abs=1e-2)
+    for one in copies:
+        assert one.precision == "float64"
+        assert np.array_equal(one.predict_proba(X), model.predict_proba(X))
+
+
+def test_nets_that_choose_the_epoch_are_trained_in_it():
+    """Not only those of the second training: what they were worth has other last digits."""
+    X, y = rows_of(3)
+    options = {
+        "net": "mlp",
+        "width": 4,
+        "max_epochs": 2,
+        "early_stopping": True,
+        "random_state": 0,
+        "n_jobs": 1,
+    }
+    single = DeepClassifier(**options).fit(X, y).validation_history_
+    double = DeepClassifier(precision="float64", **options).fit(X, y).validation_history_
+    assert (single != double).all()
+    assert double == pytest.approx(single, rel=1e-4)
 
 
 def test_parts_in_turn_are_trained_in_it():
@@ -70,7 +119,23 @@ def test_parts_in_turn_are_trained_in_it():
     assert double == pytest.approx(single, rel=1e-4)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "double", 64, None])
+def test_fractions_of_weights_choose_the_same_levels():
+    """0.1 + 0.2 is not quite 0.3: levels of equal weight beyond the fiftieth would change places."""
+    random = np.random.default_rng(0)
+    level = random.integers(0, 80, 600)
+    y = ((random.random(600) < 0.1) | ((level % 9 == 0) & (random.random(600) < 0.5))).astype(int)
+    X = pd.DataFrame({"level": pd.Categorical(level.astype(str)), "x": random.normal(size=600)})
+    weights, order = random.integers(1, 4, 600) * 0.1, random.permutation(600)
+    options = {**EXACT, "net": "mlp"}
+    model = DeepClassifier(**options).fit(X, y, weights)
+    for other in (
+        DeepClassifier(**options).fit(X.iloc[order], y[order], weights[order]),
+        DeepClassifier(**options).fit(X, y, 10 * weights),
+    ):
+        assert other.predict_log_odds(X) == pytest.approx(model.predict_log_odds(X), rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "double", 64, None, np.dtype("float64"), ["float64"]])
 def test_refused(precision):
     X, y = ring_table(100)
     with pytest.raises(ValueError, match="precision must be 'float32' or 'float64', got"):

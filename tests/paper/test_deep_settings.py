@@ -201,3 +201,6 @@ def test_the_plan_is_printed(capsys):
         ["table4", "paper", "108", "250"],
         ["ablation-c", "ablation", "192", "250"],
     ]
+    assert main(["--experiment", "table4", "ablation-c", "--plan", "--role", "paper", "ablation"]) == 0
+    lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()[2:-1]]
+    assert lines == [["table4", "paper"], ["ablation-c", "ablation"]]

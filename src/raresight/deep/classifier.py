@@ -87,7 +87,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM; none that is given above as well.
         n_seeds: Nets with different first weights and batches, whose probabilities are averaged.
         max_epochs: Passes over the training rows, at most; None is 100 where the number is chosen by rows
-            that training does not see, and else 5 for mlp and 10 for the others.
+            that training does not see, and else 5 for mlp, 10 for tabm and 20 for tabnet.
         batch_size: Rows a step; `"auto"` is a 200th of the rows, but at least 128 and at most 4096.
         learning_rate: Of AdamW.
         weight_decay: Of AdamW, decoupled.

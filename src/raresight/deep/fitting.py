@@ -214,12 +214,14 @@ def importances(
 
         share of a column ~ sum over classes y of sqrt(mean d_y^2),   d_y = sum_i (x_i - mean_i) dm_y/dx_i
 
-    where i are its inputs, the mean under the root is over up to 512 rows of class y, and m_y is the score of
-    two classes, or of several the logit of y minus the mean of the others. The inputs of a column are taken
-    together, since of those of its categories one is on in a row: many categories are not many times as
-    important. Shares sum to one, or are all zero.
+    where i are its inputs, means are by the weights of the rows, the one under the root over up to 512 rows
+    of class y, and m_y is the score of two classes, or of several the logit of y minus the mean of the
+    others. The inputs of a column are taken together, since of those of its categories one is on in a row:
+    many categories are not many times as important. Shares sum to one, or are all zero.
     """
-    means = rows.inputs.mean(0, dtype=np.float64)
+    weights = np.ones(len(rows.codes)) if rows.weights is None else rows.weights
+    # Not by a product, which would copy all inputs.
+    means = np.einsum("i,ij->j", weights, rows.inputs, dtype=np.float64) / weights.sum()
     found = np.zeros(columns)
     for k in range(len(rows.shares)):
         some = np.flatnonzero(rows.codes == k)
@@ -227,6 +229,6 @@ def importances(
         moves = (nets.slopes(rows.inputs[some], k, device) * (rows.inputs[some] - means))[:, : len(origins)]
         of_columns = np.zeros((columns, len(some)))
         np.add.at(of_columns, origins, moves.T)
-        found += np.sqrt(np.square(of_columns).mean(1))
+        found += np.sqrt(np.square(of_columns) @ weights[some] / weights[some].sum())
     total = found.sum()
     return np.asarray(found / total) if total > 0 else found

@@ -34,10 +34,14 @@ class Levels:
     def learn(
         cls, known: tuple[Any, ...], codes: NDArray[np.int64], weights: NDArray[Any], most: int = MOST_LEVELS
     ) -> Levels:
-        """From the codes of training rows, which hold every level of `known`; a code below 0 is no level."""
+        """From the codes of training rows, which hold every level of `known`; a code below 0 is no level.
+
+        Of levels with equal weight the first in `known` comes first.
+        """
         seen = codes >= 0
         mass = np.bincount(codes[seen], weights[seen], minlength=len(known))
-        order = np.argsort(-mass, kind="stable")
+        # Weights that are no whole numbers have sums that differ in their last digits with the order of rows.
+        order = np.argsort(-np.log(mass).round(9), kind="stable")
         return cls(known, tuple(sorted(int(code) for code in order[:most])))
 
     @property

@@ -72,9 +72,10 @@ class TrainedNets:
         """The nets on a device, in evaluation; among several threads only for the one that holds the lock."""
         if self._built is None:
             built = Replicas(self.plan.build, [self.loss] * len(self.seeds), self.seeds)
+            built.to("cpu", torch.float64)  # before it gets the weights, which it would round
             built.net.load_state_dict({name: torch.from_numpy(w) for name, w in self.weights.items()})
             built.net.eval()
-            self._built = built.to(device, torch.float64)
+            self._built = built.to(device)
         asked, here = torch.device(device), self._built.device
         # "cuda" is any of them, "cuda:1" is that one.
         if asked.type != here.type or asked.index not in (None, here.index):

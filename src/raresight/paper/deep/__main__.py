@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--data", type=Path, help="folder of the image set")
     add("--out", type=Path, default=Path("results/deep"), help="folder of the journals")
     add("--dataset", default="cifar10", choices=list(DATASETS))
-    add("--size", default="short", help=f"{', '.join(SIZES)}, or epochs of search and result such as 8,16")
+    lengths = f"{', '.join(SIZES)}, or epochs of search and result such as 8,16"
+    add("--size", default="short", help=f"{lengths}; for deer among horses half as many again")
     add("--minutes", type=float, help="stop before so many have passed")
     add("--stack", type=int, default=STACK, help="the most nets trained as one")
     add("--device", help="such as cuda; left out, a GPU if there is one")
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     setup = Setup(chosen.dataset, size_of(chosen.size), chosen.depth, chosen.width)
     if chosen.plan:
-        sys.stdout.write(f"{plan_text(chosen.experiment, setup, chosen.stack, chosen.rho)}\n")
+        sys.stdout.write(f"{plan_text(chosen.experiment, setup, chosen.stack, chosen.rho, chosen.role)}\n")
         return 0
     import time
 

@@ -15,7 +15,7 @@ from .choice import Chosen
 from .experiments import EXPERIMENTS, Cell, Experiment, ablation_trials, final_trials, paper_trials
 from .experiments import search_trials as _search
 from .methods import METHODS
-from .settings import DATASETS, Setup, Trial, validation_share
+from .settings import DATASETS, ROLES, Setup, Trial, validation_share
 
 __all__ = ["STACK", "PlanLine", "evaluated_epochs", "plan", "plan_text", "stack_seconds", "stack_sizes"]
 
@@ -38,8 +38,14 @@ class PlanLine:
     minutes: float
 
 
-def plan(name: str, setup: Setup, stack: int = STACK, rhos: Sequence[float] | None = None) -> list[PlanLine]:
-    """The trainings of an experiment by role; of these imbalances alone if they are given.
+def plan(
+    name: str,
+    setup: Setup,
+    stack: int = STACK,
+    rhos: Sequence[float] | None = None,
+    roles: Sequence[str] = ROLES,
+) -> list[PlanLine]:
+    """The trainings of an experiment by role; of these imbalances and roles alone if they are given.
 
     Example:
         >>> [(line.role, line.trainings) for line in plan("table4", Setup())]
@@ -55,8 +61,9 @@ def plan(name: str, setup: Setup, stack: int = STACK, rhos: Sequence[float] | No
     if not cells:
         return []
     lines = []
-    roles = ("ablation",) if name == "ablation-c" else ("search", "final", "paper")
-    for role in roles:
+    for role in ("ablation",) if name == "ablation-c" else ("search", "final", "paper"):
+        if role not in roles:
+            continue
         trials = [trial for cell in cells for trial in _of_role(experiment, cell, setup, role)]
         groups: dict[Any, list[Trial]] = {}
         for trial in trials:
@@ -71,9 +78,13 @@ def plan(name: str, setup: Setup, stack: int = STACK, rhos: Sequence[float] | No
 
 
 def plan_text(
-    names: Sequence[str], setup: Setup, stack: int = STACK, rhos: Sequence[float] | None = None
+    names: Sequence[str],
+    setup: Setup,
+    stack: int = STACK,
+    rhos: Sequence[float] | None = None,
+    roles: Sequence[str] = ROLES,
 ) -> str:
-    """The plan of several experiments as a table; of these imbalances alone if they are given."""
+    """The plan of several experiments as a table; of these imbalances and roles alone if they are given."""
     known = sorted({cell.rho for name in names for cell in EXPERIMENTS[name].cells})
     unknown = [rho for rho in rhos or () if rho not in known]
     if unknown:
@@ -81,7 +92,7 @@ def plan_text(
             f"{', '.join(names)} has no imbalance {unknown[0]:g}; rho is one of "
             f"{', '.join(f'{rho:g}' for rho in known)}"
         )
-    lines = [line for name in names for line in plan(name, setup, stack, rhos)]
+    lines = [line for name in names for line in plan(name, setup, stack, rhos, roles)]
     rows = [("experiment", "trainings of", "how many", "epochs", "GPU minutes")]
     rows += [
         (line.experiment, line.role, str(line.trainings), str(line.epochs), f"{line.minutes:.1f}")
