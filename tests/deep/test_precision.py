@@ -62,6 +62,7 @@ def rows_of(classes):
         {"early_stopping": False},
         {"n_seeds": 2},
         {"loss": ["tbl", "crossentropy"]},
+        {"loss": ["tbl", "crossentropy"], "eval_set": True},
         {"net": "tabnet"},
         {"net": "tabm", "members": 2},
         {"eval_set": True},
@@ -122,10 +123,10 @@ def test_parts_in_turn_are_trained_in_it():
 def test_fractions_of_weights_choose_the_same_levels():
     """0.1 + 0.2 is not quite 0.3: levels of equal weight beyond the fiftieth would change places."""
     random = np.random.default_rng(0)
-    level = random.integers(0, 80, 600)
-    y = ((random.random(600) < 0.1) | ((level % 9 == 0) & (random.random(600) < 0.5))).astype(int)
-    X = pd.DataFrame({"level": pd.Categorical(level.astype(str)), "x": random.normal(size=600)})
-    weights, order = random.integers(1, 4, 600) * 0.1, random.permutation(600)
+    level = random.integers(0, 80, 800)
+    y = ((random.random(800) < 0.1) | ((level % 9 == 0) & (random.random(800) < 0.5))).astype(int)
+    X = pd.DataFrame({"level": pd.Categorical(level.astype(str)), "x": random.normal(size=800)})
+    weights, order = random.integers(1, 4, 800) * 0.1, random.permutation(800)
     options = {**EXACT, "net": "mlp"}
     model = DeepClassifier(**options).fit(X, y, weights)
     for other in (
