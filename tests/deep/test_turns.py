@@ -57,8 +57,9 @@ def judged_by_others(loss, weights, epochs, scaled, average_epochs=2.0):
     return calibrated_log_probability(loss, rows, shares, scaled=scaled), rows, shares
 
 
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weighted"])
-@pytest.mark.parametrize("calibration", ["scale", "level"])
+@pytest.mark.parametrize(
+    ("weights", "calibration"), [(None, "level"), (WEIGHTS, "scale")], ids=["", "weighted"]
+)
 def test_every_row_is_judged_by_nets_that_did_not_see_it(weights, calibration):
     loss, scaled = parse("crossentropy"), calibration == "scale"
     model = DeepClassifier(loss, calibration=calibration, **FITTED).fit(X, Y, weights)
