@@ -13,6 +13,8 @@ from raresight import cli
 
 pytest.importorskip("optuna")
 
+SLOW = {"5,000 columns"}
+
 
 def run(monkeypatch, capsys, arguments):
     """The command in this process: what it printed, and its exit status."""
@@ -27,7 +29,11 @@ def run(monkeypatch, capsys, arguments):
 
 
 @pytest.mark.filterwarnings("default")  # the command shows warnings; it must not die of one
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=pytest.mark.slow) if case.name in SLOW else case for case in CASES],
+    ids=lambda case: case.name,
+)
 def test_hostile_table(case, tmp_path, monkeypatch, capsys):
     source = case.write(tmp_path)
     out = tmp_path / "out"

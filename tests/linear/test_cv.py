@@ -13,6 +13,7 @@ from raresight.linear import LinearClassifier, LinearClassifierCV
 from raresight.metrics import partial_auc
 
 
+@pytest.mark.slow  # those of the classifier itself are in test_estimator.py
 @parametrize_with_checks([LinearClassifierCV(cv=2)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

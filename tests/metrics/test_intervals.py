@@ -50,6 +50,7 @@ def population(metric, shift, rate=None):
 
 
 # 95 % intervals with 100 positives. With 700 repetitions the share covered has a standard error of 0.8 %.
+@pytest.mark.slow
 @pytest.mark.parametrize(("metric", "params", "negatives", "shift"), [
     ("roc_auc", {}, 5_000, 1.5),
     ("roc_auc", {}, 1_000, 3.0),

@@ -121,7 +121,12 @@ CHOSEN = [
 ]
 
 
-@pytest.mark.parametrize("loss", CHOSEN, ids=str)
+# Each takes seconds: of the losses that are computed alike one stands for all, the others are slow tests.
+QUICK = ("tbl", "crossentropy", "focal", "ldam")
+COMPILED = [loss if loss.name in QUICK else pytest.param(loss, marks=pytest.mark.slow) for loss in CHOSEN]
+
+
+@pytest.mark.parametrize("loss", COMPILED, ids=str)
 def test_compiles_without_graph_breaks(loss):
     z = torch.linspace(-30, 30, 241)
     y = (torch.arange(241) % 2).float()
@@ -148,6 +153,7 @@ def test_compiled_kernels_keep_their_digits(loss):
         torch.testing.assert_close(gradient.double(), exact[1], rtol=2e-5, atol=floor)
 
 
+@pytest.mark.slow
 def test_compiled_options():
     z, y = torch.linspace(-3, 3, 40), (torch.arange(40) % 2).float()
     assert_compiles(nn.TBLLoss(pos_weight=torch.tensor(3.0), label_smoothing=0.1), z, y)
