@@ -58,7 +58,13 @@ def judged_by_others(loss, weights, epochs, scaled, average_epochs=2.0):
 
 
 @pytest.mark.parametrize(
-    ("weights", "calibration"), [(None, "level"), (WEIGHTS, "scale")], ids=["", "weighted"]
+    ("weights", "calibration"),
+    [
+        pytest.param(None, "level", id="level"),
+        pytest.param(WEIGHTS, "scale", id="scale-weighted"),
+        pytest.param(None, "scale", id="scale", marks=pytest.mark.slow),
+        pytest.param(WEIGHTS, "level", id="level-weighted", marks=pytest.mark.slow),
+    ],
 )
 def test_every_row_is_judged_by_nets_that_did_not_see_it(weights, calibration):
     loss, scaled = parse("crossentropy"), calibration == "scale"

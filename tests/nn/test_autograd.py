@@ -121,7 +121,7 @@ CHOSEN = [
 ]
 
 
-# Each takes seconds: of the losses that are computed alike one stands for all, the others are slow tests.
+# Each takes seconds to compile: these four in every run, the others in the slow tests.
 QUICK = ("tbl", "crossentropy", "focal", "ldam")
 COMPILED = [loss if loss.name in QUICK else pytest.param(loss, marks=pytest.mark.slow) for loss in CHOSEN]
 
