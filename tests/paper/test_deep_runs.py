@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import multiprocessing
 import os
@@ -160,7 +161,8 @@ def test_an_experiment_is_trained_once(tmp_path):
     assert (outcome.trained, outcome.left) == (45 + 27 + 27, 0)
     journal = journal_path(tmp_path, "table2", "cifar10")
     before = journal.read_bytes()
-    assert len(read_records(journal)) == before.count(b"\n") == 99
+    lines = gzip.decompress(before).splitlines(keepends=True)
+    assert len(read_records(journal)) == len(lines) == 99
     assert [text.split(",")[0] for text in told if "trainings left" in text] == ["search", "final", "paper"]
     assert not list((tmp_path / "unfinished").iterdir())
     again = runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options)
@@ -172,17 +174,18 @@ def test_an_experiment_is_trained_once(tmp_path):
         ValueError, match=r"99 results of other images than those in .*others.*, such as of a part"
     ):
         runs.run_experiment(EXPERIMENT, SETUP, others, tmp_path, **options)
-    records = [json.loads(line) for line in before.splitlines()]
-    journal.write_text("".join(json.dumps({**one, "images": None}) + "\n" for one in records[:1]))
+    records = [json.loads(line) for line in lines]
+    journal.unlink()
+    add_records(journal, [{**one, "images": None} for one in records[:1]])
     with pytest.raises(ValueError, match="1 results of other images"):
         runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options)
     for one in records:
         del one["images"]
-    journal.write_text("".join(json.dumps(one) + "\n" for one in records))
+    journal.unlink()
+    add_records(journal, records)
     assert runs.run_experiment(EXPERIMENT, SETUP, others, tmp_path, **options).trained == 0
     # A trial that is lost is trained again, alone.
-    lines = before.splitlines(keepends=True)
-    journal.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])
+    journal.write_bytes(gzip.compress(b"".join(lines[:-1])) + gzip.compress(lines[-1])[:40])
     assert runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options).trained == 1
     assert read_records(journal).keys() == {json.dumps(r, sort_keys=True, separators=(",", ":")) for r in
                                             (json.loads(line)["trial"] for line in lines)}  # fmt: skip
@@ -235,17 +238,35 @@ def test_a_stack_is_made_to_fit_into_the_time_left(tmp_path):
 
 
 def test_damaged_journals_are_named(tmp_path):
-    path = tmp_path / "table2-cifar10.jsonl"
+    path = journal_path(tmp_path, "table2", "cifar10")
     assert read_records(path) == {}
     trial = deep_job.make_trials()[0]
     add_records(path, [known_record(trial, 0.7)])
-    with path.open("ab") as file:
-        file.write(b'{"trial": {"dataset"')
-    assert list(read_records(path)) == [trial.key]
+    whole = path.read_bytes()
     add_records(path, [known_record(replace(trial, seed=5), 0.7)])
-    assert len(read_records(path)) == path.read_bytes().count(b"\n") == 2
-    path.write_bytes(b"nonsense\n" + path.read_bytes())
-    with pytest.raises(ValueError, match="is damaged at line 1"):
+    both = path.read_bytes()
+    assert both.startswith(whole)
+    assert len(read_records(path)) == gzip.decompress(both).count(b"\n") == 2
+    # Torn anywhere in its last addition, a journal has what was before, and the addition follows that.
+    for length in range(len(whole) + 1, len(both), 7):
+        path.write_bytes(both[:length])
+        assert list(read_records(path)) == [trial.key]
+    add_records(path, [known_record(replace(trial, seed=5), 0.7)])
+    assert path.read_bytes() == both
+    path.write_bytes(whole + b"nonsense")
+    with pytest.raises(ValueError, match=f"is damaged at byte {len(whole)} .*it is no gzip file, or has"):
+        read_records(path)
+    with pytest.raises(ValueError, match="is damaged at byte"):
+        add_records(path, [known_record(trial, 0.7)])
+    path.write_bytes(gzip.compress(b"nonsense\n") + whole)
+    with pytest.raises(ValueError, match=r"is damaged at line 1 of its text .*unpack it"):
+        read_records(path)
+
+
+def test_a_journal_that_is_not_packed_is_not_overlooked(tmp_path):
+    path = journal_path(tmp_path, "table2", "cifar10")
+    path.with_suffix("").write_text("{}\n")
+    with pytest.raises(ValueError, match=r"table2-cifar10\.jsonl is not packed: gzip it"):
         read_records(path)
 
 
@@ -275,11 +296,11 @@ def _without(name):
     ],
 )
 def test_a_record_that_tables_could_not_use_is_named(tmp_path, spoil, words):
-    path = tmp_path / "table2-cifar10.jsonl"
+    path = journal_path(tmp_path, "table2", "cifar10")
     whole = known_record(replace(deep_job.make_trials()[0], role="final"), 0.7)
     add_records(path, [whole, spoil(whole)])
     with pytest.raises(
-        ValueError, match=f"is damaged at line 2 .*{words}.*remove that line, to train it again"
+        ValueError, match=f"is damaged at line 2 .*{words}.*remove that line and pack it again, to"
     ):
         read_records(path)
 

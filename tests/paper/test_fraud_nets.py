@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import shutil
 import subprocess
@@ -39,13 +40,17 @@ def arguments(table, out):
 def journal(table, tmp_path_factory):
     out = tmp_path_factory.mktemp("results") / "deep"
     assert main([*arguments(table, out), "--minutes", "0"]) == 3
-    assert not (out / "fraud.jsonl").exists()
+    assert not (out / "fraud.jsonl.gz").exists()
     assert main(arguments(table, out)) == 0
-    return out / "fraud.jsonl"
+    return out / "fraud.jsonl.gz"
 
 
 def lines_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+
+
+def write_lines(path, lines):
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
 
 
 def timeless(record):
@@ -79,12 +84,12 @@ def test_a_line_says_all_of_a_split(journal):
 
 
 def test_finished_splits_are_not_trained_again(journal, table, tmp_path):
-    copy = tmp_path / "fraud.jsonl"
+    copy = tmp_path / "fraud.jsonl.gz"
     content = journal.read_bytes()
     copy.write_bytes(content)
     assert main(arguments(table, tmp_path)) == 0
     assert copy.read_bytes() == content
-    # A torn last line is trained again, to the same numbers.
+    # What is torn is trained again, to the same numbers.
     copy.write_bytes(content[:-200])
     assert main(arguments(table, tmp_path)) == 0
     before, after = lines_of(journal), lines_of(copy)
@@ -109,7 +114,7 @@ def together(journal, table, tmp_path_factory):
     reproduce("fraud", out, families=["linear"], jobs=1, **shown)
     before = {name: read(out / name) for name in ("fraud.csv", "fraud_splits.csv")}
     (out / "deep").mkdir()
-    shutil.copy(journal, out / "deep" / "fraud.jsonl")
+    shutil.copy(journal, out / "deep" / "fraud.jsonl.gz")
     nets = {**shown, "families": ["tabnet"], "net_seeds": 1, "net_epochs": 2, "results_only": True}
     paths = reproduce("fraud", out, **nets)
     return out, before, paths, shown
@@ -195,8 +200,7 @@ def as_if_tabm(line):
 def test_rivals_are_of_all_nets_in_the_journal(journal, table, tmp_path):
     lines = lines_of(journal)
     (tmp_path / "deep").mkdir()
-    text = "".join(json.dumps(line) + "\n" for line in [*map(as_if_tabm, lines), *lines])
-    (tmp_path / "deep" / "fraud.jsonl").write_text(text)
+    write_lines(tmp_path / "deep" / "fraud.jsonl.gz", map(json.dumps, [*map(as_if_tabm, lines), *lines]))
     shown = {"data": table, "repeats": 1, "net_seeds": 1, "net_epochs": 2, "results_only": True}
     reproduce("fraud", tmp_path, families=["tabnet"], **shown)
     rivals = read(tmp_path / "fraud_rivals.csv")
@@ -213,8 +217,8 @@ def test_minutes_stop_the_nets(journal, table, tmp_path):
     words = ["paper", "fraud", "--data", str(table), "--out", str(tmp_path), "--families", "tabnet"]
     words += ["--repeats", "1", "--net-seeds", "1", "--net-epochs", "2", "--device", "cpu", "--minutes", "0"]
     (tmp_path / "deep").mkdir()
-    copy = tmp_path / "deep" / "fraud.jsonl"
-    copy.write_text("".join(json.dumps(line) + "\n" for line in lines_of(journal)[:3]))
+    copy = tmp_path / "deep" / "fraud.jsonl.gz"
+    write_lines(copy, map(json.dumps, lines_of(journal)[:3]))
     before = copy.read_bytes()
     run = CliRunner().invoke(app, words)
     assert run.exit_code == 0, run.output
@@ -225,14 +229,14 @@ def test_minutes_stop_the_nets(journal, table, tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ("{not json", "is damaged at line 2 (Expecting property name"),
-        ('{"nets": 3}', "line 2 (it has no 'fit'): remove that line"),
-        ("3", "is damaged at line 2 ("),
+        ("{not json", "is damaged at line 2 of its text (Expecting property name"),
+        ('{"nets": 3}', "line 2 of its text (it has no 'fit'): unpack it, remove that line"),
+        ("3", "is damaged at line 2 of its text ("),
     ],
 )
 def test_a_damaged_line_is_named(journal, table, tmp_path, capsys, damage, message):
-    lines = journal.read_text().splitlines()
-    (tmp_path / "fraud.jsonl").write_text("\n".join([lines[0], damage, *lines[2:]]) + "\n")
+    lines = [json.dumps(line) for line in lines_of(journal)]
+    write_lines(tmp_path / "fraud.jsonl.gz", [lines[0], damage, *lines[2:]])
     assert main(arguments(table, tmp_path)) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -244,7 +248,7 @@ def test_without_a_gpu_the_time_is_said_to_be_unknown(journal, table, tmp_path):
     told = []
     with pytest.raises(_StopError):
         train_cells(
-            read_card_fraud(table), tmp_path / "fraud.jsonl", [NetSetup("tabnet", seeds=1, epochs=1)],
+            read_card_fraud(table), tmp_path / "fraud.jsonl.gz", [NetSetup("tabnet", seeds=1, epochs=1)],
             repeats=1, device="cpu", tell=lambda text: told.append(text) or stop(),
         )  # fmt: skip
     assert told == [f"1 of 5: tabnet, random 0.0; {NO_GPU}"]

@@ -66,7 +66,7 @@ def run(
         net_epochs: The most that they are trained; None for the family's own number.
         minutes: Stop the training of nets before so many have passed; called again, it goes on.
         results_only: Fit and train nothing: show what the folder has, of nets what their journal has
-            (`deep/fraud.jsonl` in the folder).
+            (`deep/fraud.jsonl.gz` in the folder).
     """
     if data is None:
         raise ValueError(

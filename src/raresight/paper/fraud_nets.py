@@ -43,7 +43,7 @@ __all__ = [
     "train_cells",
 ]
 
-JOURNAL = "fraud.jsonl"
+JOURNAL = "fraud.jsonl.gz"
 # The paper's own method, against which its Table 3 has every other.
 RIVAL = "TBL"
 
@@ -143,7 +143,7 @@ def _cell_of(fit: Mapping[str, Any]) -> Cell | None:
 
 
 def _lines(journal: Path) -> dict[str, Record]:
-    """The finished cells by what was trained; none where there is no file. A torn last line is left out."""
+    """The finished cells by what was trained, none where there is no file; a torn end is left out."""
     return read_lines(journal, _key)
 
 
