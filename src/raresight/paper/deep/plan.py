@@ -22,9 +22,11 @@ __all__ = ["STACK", "PlanLine", "evaluated_epochs", "plan", "plan_text", "stack_
 BATCH = 128
 # The most nets in a stack unless said otherwise: 12 GiB of a GPU with ResNet-32.
 STACK = 48
-# Seconds before the first step of a stack (weights drawn, kernels chosen, the graph recorded), a judged image
-# beside a trained one (forward only, float32), and ranking the scores of one model on the CPU.
-_START, _JUDGED_SHARE, _RANKING = 4.0, 0.5, 0.006
+# Seconds before the first step of a stack (weights drawn, kernels chosen, the graph recorded; 25 for the
+# first on a machine that has compiled none yet), a judged image beside a trained one (forward only, but in
+# float32: an epoch of 27 nets took 1.25 s of deer among horses and 3.2 s of Table 4's exponential task at rho
+# 0.01), and ranking the scores of one model on the CPU.
+_START, _JUDGED_SHARE, _RANKING = 4.0, 1.15, 0.006
 
 
 @dataclass(frozen=True)
