@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,39 +88,50 @@ KINDS: dict[str, Callable[[int, np.random.Generator], Table]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
+    parser = table_arguments(str(__doc__), seeds=4, sizes=[0, 1, 2, 3])
     parser.add_argument("--net", default="mlp")
-    parser.add_argument("--loss", default="tbl")
-    parser.add_argument("--seeds", type=int, default=4, help="tables of each kind and size")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[0, 1, 2, 3], help="which of the four")
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
-    parser.add_argument("--part", default="0/1", help="only every n-th table: 0/2 and 1/2 share the work")
     chosen = parser.parse_args()
-    mine, parts = (int(number) for number in chosen.part.split("/"))
-    done = read(chosen.out)
-    tables = [(seed, kind, size) for size in chosen.sizes for seed in range(chosen.seeds) for kind in KINDS]
-    setting = describe()
-    for seed, kind, size in tables[mine::parts]:
-        train = KINDS[kind](SIZES[kind][size], np.random.default_rng([1, seed]))
-        test = KINDS[kind](100_000, np.random.default_rng([2, seed]))
+    for about, train, test in tables(chosen):
         for way in chosen.ways:
-            named = {
-                "net": chosen.net,
-                "loss": chosen.loss,
-                "kind": kind,
-                "rows": len(train[1]),
-                "seed": seed,
-            }
-            about = {**named, "way": way, "positives": int(train[1].sum())}
-            if any(all(row[name] == str(value) for name, value in about.items()) for row in done):
-                continue
             # Whatever the number of positives, which decides by default.
             validation.MIN_VALIDATION_ROWS = len(train[1]) if way == IN_TURN else 0
-            model = DeepClassifier(chosen.loss, net=chosen.net, random_state=seed, n_jobs=1, **WAYS[way])
-            row = {**about, **judged(model, train, test), **setting}
-            print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
-            append(chosen.out, row)
+            model = DeepClassifier(
+                chosen.loss, net=chosen.net, random_state=about["seed"], n_jobs=1, **WAYS[way]
+            )
+            measure(chosen.out, {"net": chosen.net, **about, "way": way}, model, train, test)
+
+
+def table_arguments(doc: str, seeds: int, sizes: list[int]) -> argparse.ArgumentParser:
+    """The options of a study that `tables` reads."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--loss", default="tbl")
+    parser.add_argument("--seeds", type=int, default=seeds, help="tables of each kind and size")
+    parser.add_argument("--sizes", type=int, nargs="+", default=sizes, help="which of the four")
+    parser.add_argument("--part", default="0/1", help="only every n-th table: 0/2 and 1/2 share the work")
+    return parser
+
+
+def tables(chosen: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Table, Table]]:
+    """What each table is, its rows, and 100,000 others of its kind."""
+    mine, parts = (int(number) for number in chosen.part.split("/"))
+    every = [(seed, kind, size) for size in chosen.sizes for seed in range(chosen.seeds) for kind in KINDS]
+    for seed, kind, size in every[mine::parts]:
+        train = KINDS[kind](SIZES[kind][size], np.random.default_rng([1, seed]))
+        test = KINDS[kind](100_000, np.random.default_rng([2, seed]))
+        about = {"loss": chosen.loss, "kind": kind, "rows": len(train[1]), "seed": seed}
+        yield about, train, test
+
+
+def measure(out: Path, about: dict[str, Any], model: DeepClassifier, train: Table, test: Table) -> None:
+    """Append a row of what the model does, unless there is one."""
+    named = {**about, "positives": int(train[1].sum())}
+    if any(all(row[name] == str(value) for name, value in named.items()) for row in read(out)):
+        return
+    row = {**named, **judged(model, train, test), **describe()}
+    print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+    append(out, row)
 
 
 def judged(model: DeepClassifier, train: Table, test: Table) -> dict[str, Any]:
