@@ -10,7 +10,9 @@ from scipy import sparse
 from scipy.special import ndtri
 
 from deep.deep_tables import mixed_frame
+from raresight.boosting import LightGBMClassifier
 from raresight.common.json_values import pack_values, unpack_values
+from raresight.deep import DeepClassifier
 from raresight.deep.encoding import TableEncoder, dense_table
 from raresight.deep.levels import MOST_LEVELS, Levels
 from raresight.deep.normal_scores import MOST_KNOTS, NormalScores
@@ -199,3 +201,18 @@ def test_polars_is_read_as_pandas_is():
     # The order of categories is that of each library; the rows of both are told apart alike.
     assert model.decision_function(polars) == pytest.approx(model.decision_function(frame), abs=1e-6)
     assert again.decision_function(frame) == pytest.approx(again.decision_function(polars), abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_categories_that_float64_cannot_tell_apart_are_refused_in_arrays(dtype):
+    X = np.array([[2**53 + 2, 1], [5, 2], [2**53 + 3, 1], [5, 2]], dtype=dtype)
+    y = [1, 0, 1, 0]
+    model = DeepClassifier(net="mlp", width=4, max_epochs=1, early_stopping=False, categorical_features=[0])
+    with pytest.raises(ValueError, match=r"column 0 of X is categorical .* beyond 2\^53, .* pass"):
+        model.fit(X, y)
+    # As numbers they may be rounded; and in a DataFrame they are told apart.
+    model.set_params(categorical_features=[1]).fit(X, y)
+    model.set_params(categorical_features=["a"]).fit(pd.DataFrame(X, columns=["a", "b"]), y)
+    assert model._encoder.columns[0].levels.known == (5, 2**53 + 2, 2**53 + 3)
+    with pytest.raises(ValueError, match="column 0 of X is categorical"):
+        LightGBMClassifier(n_estimators=1).fit(X, y, categorical_feature=[0])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from deep.deep_tables import ring_table
-from raresight.deep import DeepClassifier
+from raresight.deep import DeepClassifier, fitting
 from raresight.deep.fitting import TrainingRows, importances
 from raresight.losses import from_callable
 
@@ -56,7 +56,7 @@ def test_importances_are_those_of_the_formula(classes, options):
             moves[column] += slopes * (rows[:, i] - means[i])
         expected += np.sqrt((moves**2).mean(1))
     training = TrainingRows(inputs, y, None, np.bincount(y) / len(y))
-    found = importances(model.nets_, training, model._encoder.origins, len(model._encoder.columns), "cpu")
+    found = importances_of(model, training)
     assert found == pytest.approx(expected / expected.sum(), rel=1e-4)
     assert found.sum() == pytest.approx(1)
 
@@ -73,6 +73,30 @@ def test_many_levels_do_not_make_a_column_important(net):
     assert x > 2 * shop
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_importances_of_many_rows_do_not_depend_on_their_order(classes):
+    X, y = ring_table(4000)
+    y = y if classes == 2 else np.digitize(X[:, 0], [-0.5, 0.5])
+    model = DeepClassifier("crossentropy", **OPTIONS).fit(X, y)
+    training = TrainingRows(model._encoder.apply(X), y, None, np.bincount(y) / len(y))
+    # Every eighth row is one in the middle of the first column.
+    order = np.argsort(np.abs(X[:, 0])).reshape(8, -1).T.ravel()
+    order = np.concatenate([order[y[order] == label] for label in range(classes)])
+    sorted_rows = TrainingRows(training.inputs[order], y[order], None, training.shares)
+    found = importances_of(model, training)
+    assert importances_of(model, sorted_rows) == pytest.approx(found, abs=0.005)
+    # They are those of all rows, nearly.
+    assert found == pytest.approx(importances_of(model, training, most=4000), abs=0.02)
+
+
+def importances_of(model, rows, most=512):
+    coder = model._encoder
+    scores = model.nets_.scores(rows.inputs, "cpu")
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(fitting, "_SLOPE_ROWS", most)
+        return importances(model.nets_, rows, scores, coder.origins, len(coder.columns), "cpu")
+
+
 def test_importances_take_one_pass_back_for_each_class():
     X, _ = ring_table(300)
     y = np.arange(len(X)) % 12
@@ -81,6 +105,6 @@ def test_importances_take_one_pass_back_for_each_class():
     net = model.nets_._built.net
     watched = net.head.register_full_backward_hook(lambda *given: passes.append(1))
     training = TrainingRows(inputs, y, None, np.bincount(y) / len(y))
-    importances(model.nets_, training, model._encoder.origins, len(model._encoder.columns), "cpu")
+    importances_of(model, training)
     watched.remove()
     assert len(passes) == 12

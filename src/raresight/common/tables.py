@@ -19,6 +19,8 @@ from .json_values import kind_of_values
 
 # By position, because names may be numbers.
 Categories = dict[int, list[Any]]
+# Up to here float64 has all whole numbers.
+_LARGEST_WHOLE = 2**53
 
 
 def is_frame(X: Any) -> bool:
@@ -64,6 +66,7 @@ def read_table(
         validate_data(estimator, frame, reset=reset, skip_check_array=True)
         _check_frame(frame, set(categorical_columns(frame, categorical, parameter)))
         return frame
+    _check_whole_categories(X, categorical, parameter)
     # Whole numbers become float64: LightGBM reads types other than float as float32 and drops digits.
     table: Any = validate_data(
         estimator,
@@ -76,6 +79,19 @@ def read_table(
     # LightGBM knows the older of scipy's two kinds of sparse table.
     older: Any = sparse.csr_matrix
     return older(table) if isinstance(table, sparse.sparray) else table
+
+
+def _check_whole_categories(X: Any, categorical: Any, parameter: str) -> None:
+    """An error for categories of an array that float64, in which arrays are read, cannot tell apart."""
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "iu" or not len(X):
+        return
+    for i in categorical_columns(X, categorical, parameter):
+        # The ends, since the absolute value of the smallest number of a type is none of that type.
+        if max(-int(X[:, i].min()), int(X[:, i].max())) > _LARGEST_WHOLE:
+            raise ValueError(
+                f"column {i} of X is categorical and holds whole numbers beyond 2^53, of which float64 would "
+                "merge some: pass a DataFrame, or number the categories anew"
+            )
 
 
 def categorical_columns(X: Any, given: Any, parameter: str = "categorical_feature") -> list[int]:

@@ -333,7 +333,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             tell=told(self.verbose, "training"),
         )
         nets, merits = outcome.nets, outcome.trained.merits
-        raw = ScoredRows(nets.scores(inputs, device), codes, weights)
+        raw, scored = ScoredRows(nets.scores(inputs, device), codes, weights), train
         scale = self._scale(nets, raw, validation, choice, shares, device)
         if parts is not None and self.refit:
             encoder = TableEncoder.learn(table, categorical, counted)
@@ -350,7 +350,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 device=device,
                 tell=told(self.verbose, "training on all rows"),
             )
-            raw = ScoredRows(nets.scores(inputs, device), codes, weights)
+            raw, scored = ScoredRows(nets.scores(inputs, device), codes, weights), np.arange(len(codes))
         shift = score_shift(nets.loss, at_level(raw.scores, np.zeros(plan.outputs), scale), shares, weights)
         return {
             "classes_": classes,
@@ -362,7 +362,9 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "validation_history_": None if merits is None else merits.reshape(-1, len(losses), len(seeds)),
             "score_scale_": scale,
             "score_shift_": shift,
-            "feature_importances_": importances(nets, rows, encoder.origins, len(encoder.columns), device),
+            "feature_importances_": importances(
+                nets, rows, raw.scores[scored], encoder.origins, len(encoder.columns), device
+            ),
             "nets_": nets,
             "_encoder": encoder,
             "_log_odds_shift": np.zeros(n_classes - 1),

@@ -208,16 +208,22 @@ def best_merit(merits: Sequence[float]) -> int:
 
 
 def importances(
-    nets: TrainedNets, rows: TrainingRows, origins: NDArray[np.intp], columns: int, device: str
+    nets: TrainedNets,
+    rows: TrainingRows,
+    scores: NDArray[Any],
+    origins: NDArray[np.intp],
+    columns: int,
+    device: str,
 ) -> Floats:
     """The share of each column: how much a score would move if its inputs had their means, to first order.
 
         share of a column ~ sum over classes y of sqrt(mean d_y^2),   d_y = sum_i (x_i - mean_i) dm_y/dx_i
 
     where i are its inputs, means are by the weights of the rows, the one under the root over up to 512 rows
-    of class y, and m_y is the score of two classes, or of several the logit of y minus the mean of the
-    others. The inputs of a column are taken together, since of those of its categories one is on in a row:
-    many categories are not many times as important. Shares sum to one, or are all zero.
+    of class y, spread over the order of their `scores` by the nets, and m_y is the score of two classes, or
+    of several the logit of y minus the mean of the others. The inputs of a column are taken together, since
+    of those of its categories one is on in a row: many categories are not many times as important. Shares sum
+    to one, or are all zero.
     """
     weights = np.ones(len(rows.codes)) if rows.weights is None else rows.weights
     # Not by a product, which would copy all inputs.
@@ -225,7 +231,10 @@ def importances(
     found = np.zeros(columns)
     for k in range(len(rows.shares)):
         some = np.flatnonzero(rows.codes == k)
-        some = some[:: max(1, -(-len(some) // _SLOPE_ROWS))]
+        if len(some) > _SLOPE_ROWS:
+            # By their scores, so that it does not matter in which order the rows came.
+            own = scores[some] if scores.ndim == 1 else scores[some, k]
+            some = some[np.argsort(own, kind="stable")][:: -(-len(some) // _SLOPE_ROWS)]
         moves = (nets.slopes(rows.inputs[some], k, device) * (rows.inputs[some] - means))[:, : len(origins)]
         of_columns = np.zeros((columns, len(some)))
         np.add.at(of_columns, origins, moves.T)
