@@ -28,6 +28,18 @@ def test_the_table_in_short_is_the_one_in_the_docs(page):
         assert table in docs
 
 
+@pytest.mark.parametrize("name", ["table2", "deer-horse", "table4"])
+def test_the_verdicts_in_short_are_those_in_the_docs(name):
+    page = ROOT / "results" / f"{name}-cifar10-verdicts.md"
+    table = (
+        page.read_text(encoding="utf-8").split("#### In short, against the best rival")[1].split("####")[0]
+    )
+    docs = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert table.count("\n") > 10
+    assert table.strip() in docs
+    assert f"results/{page.name}" in docs
+
+
 @pytest.mark.parametrize("name", ["fraud.md", "fraud_rivals.md"])
 def test_the_fraud_tables_are_those_in_the_docs(name):
     text = (ROOT / "results" / name).read_text(encoding="utf-8").strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from .deep.claims import beats_every_rival
+from .deep.claims import beats_every_rival, rivals_do_not_improve
 from .deep.printed import MINORITY
 from .deep.report import Report, write_report
 from .deep.report_text import Column
@@ -20,6 +20,10 @@ def claims(final: Sequence[Result], paper: Sequence[Result]) -> list[str]:
         *beats_every_rival(paper, "minority_accuracy", "minority accuracy by argmax", "best accuracy"),
         # What is won for the minority may be lost for the others.
         *beats_every_rival(final, "accuracy_linked", "accuracy of both classes after the link"),
+        *rivals_do_not_improve(final, "roc_auc", "AUC, epoch chosen on validation", "validation"),
+        *rivals_do_not_improve(final, "roc_auc", "AUC, last epoch"),
+        *rivals_do_not_improve(paper, "roc_auc", "AUC, best epoch on the test set", "test"),
+        *rivals_do_not_improve(paper, "roc_auc", "AUC, last epoch"),
     ]
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "WITHOUT_CE",
     "beats_every_rival",
     "beats_the_papers_rivals",
+    "best_of",
     "gain_grows",
     "rivals_do_not_improve",
 ]
@@ -25,6 +26,16 @@ OURS = ("TBL", "TBL+LA")
 WITHOUT_CE = ("Focal+LA", "LDAM-DRW", "Poly+LA", "VS")
 """The rivals of the paper's tables that have no row of cross entropy."""
 _NAMES = {"final": "chosen settings", "paper": "paper's setting"}
+
+
+def best_of(result: Result, metric: str, when: str, among: Sequence[str]) -> str:
+    """The method with the best mean."""
+    rivals = [method for method in result.records if method in among]
+    best = rivals[0]
+    for rival in rivals[1:]:
+        if is_better(metric, result.mean(rival, metric, when).mean, result.mean(best, metric, when).mean):
+            best = rival
+    return best
 
 
 def beats_every_rival(
@@ -42,11 +53,7 @@ def beats_every_rival(
     """
     lines = []
     for result in results:
-        rivals = [method for method in result.records if method in among]
-        best = rivals[0]
-        for rival in rivals[1:]:
-            if is_better(metric, result.mean(rival, metric, when).mean, result.mean(best, metric, when).mean):
-                best = rival
+        best = best_of(result, metric, when, among)
         parts = []
         for own in OURS:
             gap = result.difference(own, best, metric, when)
@@ -66,31 +73,35 @@ beats_the_papers_rivals = partial(
 """`beats_every_rival` among those of a table that has no cross entropy."""
 
 
-def gain_grows(results: Sequence[Result], metric: str, title: str) -> list[str]:
-    """Whether the gain over CE+LA is larger at the smallest rho than at the largest, by their length."""
+def gain_grows(results: Sequence[Result], metric: str, title: str, when: str = "last") -> list[str]:
+    """Whether the gain over CE+LA is larger at the smallest rho than at the largest, by their length.
+
+    Cells of one task are compared with each other.
+    """
     lines = []
-    for epochs in dict.fromkeys(result.epochs for result in results):
-        alike = [result for result in results if result.epochs == epochs]
+    for epochs, task in dict.fromkeys((result.epochs, result.cell.task) for result in results):
+        alike = [result for result in results if (result.epochs, result.cell.task) == (epochs, task)]
         rare, common = min(alike, key=lambda r: r.cell.rho), max(alike, key=lambda r: r.cell.rho)
         if rare.cell != common.cell:
-            lines += _gain_lines(rare, common, metric, title)
+            lines += _gain_lines(rare, common, metric, title, when)
     return lines
 
 
-def _gain_lines(rare: Result, common: Result, metric: str, title: str) -> list[str]:
+def _gain_lines(rare: Result, common: Result, metric: str, title: str, when: str) -> list[str]:
     lines = []
     for own in OURS:
-        ends = [result.difference(own, REFERENCE, metric, "last") for result in (rare, common)]
+        ends = [result.difference(own, REFERENCE, metric, when) for result in (rare, common)]
         change, error = ends[0].mean - ends[1].mean, math.hypot(ends[0].error, ends[1].error)
+        half = _quantile(ends) * error
         verdict = "cannot be told"
-        if abs(change) > _quantile(ends) * error:
-            verdict = "held" if change > 0 else "the opposite"
+        if abs(change) > half:
+            verdict = "held" if is_better(metric, change, 0.0) else "the opposite"
         lines.append(
             f"{own}'s gain in {title} over {REFERENCE} grows as rho falls ({_NAMES[rare.role]}, "
-            f"{rare.epochs} epochs): {number(metric, ends[0].mean, sign=True)} at rho {rare.cell.rho:g}, "
-            f"{number(metric, ends[1].mean, sign=True)} at rho {common.cell.rho:g}, the change "
-            f"{number(metric, change, sign=True)} with a standard error of {number(metric, error)}: "
-            f"{verdict}."
+            f"{rare.cell.title}, {rare.epochs} epochs): {number(metric, ends[0].mean, sign=True)} at rho "
+            f"{rare.cell.rho:g}, {number(metric, ends[1].mean, sign=True)} at rho {common.cell.rho:g}, the "
+            f"change {number(metric, change, sign=True)} [{number(metric, change - half, sign=True)}, "
+            f"{number(metric, change + half, sign=True)}]: {verdict}."
         )
     return lines
 

@@ -44,7 +44,12 @@ class Cell:
     rho: float
 
     def __str__(self) -> str:
-        return f"{_TASK_WORDS.get(self.task, self.task)}, rho {self.rho:g}"
+        return f"{self.title}, rho {self.rho:g}"
+
+    @property
+    def title(self) -> str:
+        """The task in words."""
+        return _TASK_WORDS.get(self.task, self.task)
 
 
 @dataclass(frozen=True)

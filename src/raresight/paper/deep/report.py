@@ -38,6 +38,7 @@ from .results import (
     missing_lines,
 )
 from .settings import DATASETS, Setup, parameter_words, size_of, validation_share
+from .verdicts import verdicts
 
 __all__ = ["Report", "brought_up_to_date", "nothing_complete", "refuse_seed", "write_report"]
 
@@ -131,11 +132,13 @@ def write_report(
         tell(f"missing: {line}")
     stem = f"{report.name}-{dataset}"
     text = markdown(report, final, paper, finished, missing)
-    page = out / f"{stem}.md"
+    page, judged = out / f"{stem}.md", out / f"{experiment.name}-{dataset}-verdicts.md"
     page.write_text(text, encoding="utf-8")
+    judged.write_text(verdicts(f"{experiment.name}, {dataset}", [*final, *paper]), encoding="utf-8")
     return [
         write_rows(out / f"{stem}.csv", number_rows(report, [*final, *paper])),
         page,
+        judged,
         *draw_differences([*final, *paper], report.drawn, report.drawn_title, out / stem),
         *draw_epochs([*final, *paper], report.curves, out / f"{stem}-epochs"),
     ]
