@@ -22,11 +22,13 @@ __all__ = ["STACK", "PlanLine", "evaluated_epochs", "plan", "plan_text", "stack_
 BATCH = 128
 # The most nets in a stack unless said otherwise: 12 GiB of a GPU with ResNet-32.
 STACK = 48
-# Seconds before the first step of a stack (weights drawn, kernels chosen, the graph recorded; 25 for the
-# first on a machine that has compiled none yet), a judged image beside a trained one (forward only, but in
-# float32: an epoch of 27 nets took 1.25 s of deer among horses and 3.2 s of Table 4's exponential task at rho
-# 0.01), and ranking the scores of one model on the CPU.
-_START, _JUDGED_SHARE, _RANKING = 4.0, 1.15, 0.006
+# Milliseconds of a batch, by what the trainings in results/deep took on an H200: a step of a net and of the
+# whole stack beside, and a net's forward pass alone in float32, which is dearer than the step in bf16; and
+# ranking the scores of a model on the CPU. Nine in ten stacks of 14 epochs and more took within 7 % of this.
+_STEP, _STACK_STEP, _JUDGED, _RANKING = 0.505, 1.86, 0.77, 1.75
+# Seconds before the first step: weights drawn, kernels chosen, the graph recorded. The first stack on a
+# machine that has compiled no kernel yet takes 20 more.
+_START = 1.0
 
 
 @dataclass(frozen=True)
@@ -129,10 +131,11 @@ def stack_seconds(trials: Sequence[Trial], rows: Mapping[str, int] | None = None
     counts = _rows(first) if rows is None else rows
     steps = max(1, counts["training"] // BATCH)
     scale = (first.depth - 2) / 30 * (DATASETS[first.dataset].side / 32) ** 2
-    step = (0.53 + 1.5 / len(trials)) * 1e-3 * scale * len(trials)
-    judged = counts["validation"] + counts["test"]
-    judging = judged / BATCH * step * _JUDGED_SHARE + _RANKING * len(trials) * (1 + first.held_out)
-    return _START + first.epochs * steps * step + len(evaluated_epochs(first)) * judging
+    nets, sets = len(trials), 1 + first.held_out
+    training = first.epochs * steps * (_STEP * nets + _STACK_STEP) * scale
+    images = counts["validation"] + counts["test"]
+    judging = (images / BATCH * _JUDGED * scale + _RANKING * sets) * nets
+    return _START + 1e-3 * (training + len(evaluated_epochs(first)) * judging)
 
 
 def evaluated_epochs(trial: Trial) -> tuple[int, ...]:
