@@ -1,19 +1,16 @@
-"""What was trained so far: one line of JSON a trial, appended as trials finish, in gzip files.
+"""What was trained so far: one line of JSON a trial, appended as trials finish.
 
-Those of 250 epochs hold 45 kB a trial, a fourth of that compressed. Every addition is a member of its own, as
-gzip allows (`zcat` shows them all): what a killed process left torn is the last one, and is cut off.
+Those of 250 epochs hold 45 kB a trial, a fourth of that in the gzip files of `packed_lines`.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import packed_lines
 from .metrics import BINARY_METRICS, CLASS_METRICS
 from .settings import CLASS_TASKS, Trial
 
@@ -37,8 +34,6 @@ train_loss, gradient_norm_max, and the metrics with `validation_` or `test_` bef
 trainings had those of `stack.recipe_of`, too), `images` (a digest of the whole set, likewise), `versions` and
 `date`.
 """
-# What zlib calls the format of gzip files.
-_GZIP = 16 + zlib.MAX_WBITS
 _NEEDED = ("curve", "frozen", "class_counts", "device", "precision", "clip", "versions", "date")
 
 
@@ -97,12 +92,8 @@ def largest_norm(record: Record) -> float:
 
 def read_lines(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str, dict[str, Any]]:
     """The lines of a journal by keys, the later one of two; an error for one that has no key."""
-    unpacked = path.with_suffix("")
-    if unpacked.exists() and not path.exists():
-        raise ValueError(f"{unpacked} is not packed: gzip it, since journals are {path.name}")
-    text, _ = _whole_members(path, path.read_bytes()) if path.exists() else (b"", 0)
     records: dict[str, dict[str, Any]] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(packed_lines.read_lines(path), start=1):
         try:
             record = json.loads(line)
             records[key_of(record)] = record
@@ -115,32 +106,6 @@ def read_lines(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str,
 
 
 def add_records(path: Path, records: Sequence[Record]) -> None:
-    """Append finished trials, and bring them to the disk; what a killed process left torn is cut off."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
-    with path.open("ab+") as file:
-        file.seek(0)
-        _, whole = _whole_members(path, file.read())
-        file.truncate(whole)
-        # Without a time, so that the same results are the same bytes.
-        file.write(gzip.compress(text.encode(), mtime=0))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _whole_members(path: Path, content: bytes) -> tuple[bytes, int]:
-    """The text of the members that are complete, and how many bytes these are; an error for other files."""
-    texts, place = [], 0
-    while place < len(content):
-        member = zlib.decompressobj(wbits=_GZIP)
-        try:
-            text = member.decompress(content[place:])
-        except zlib.error as error:
-            raise ValueError(
-                f"{path} is damaged at byte {place} ({error}): it is no gzip file, or has other bytes in it"
-            ) from None
-        if not member.eof:
-            break
-        texts.append(text)
-        place = len(content) - len(member.unused_data)
-    return b"".join(texts), place
+    """Append finished trials, and bring them to the disk."""
+    lines = [json.dumps(record, ensure_ascii=False, allow_nan=False).encode() for record in records]
+    packed_lines.add_lines(path, lines)
