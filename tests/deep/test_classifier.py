@@ -245,7 +245,7 @@ def test_the_batch_grows_with_the_rows():
         ({"width": 2.5}, "width must be a whole number of at least 1, got 2.5"),
         ({"max_epochs": 0}, "max_epochs must be None or a whole number of at least 1, got 0"),
         ({"batch_size": "large"}, "batch_size must be 'auto' or a whole number"),
-        ({"learning_rate": 0.0}, "learning_rate must be a number above 0, got 0.0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number above 0 or None, got 0.0"),
         ({"weight_decay": -1}, "weight_decay must be a number of at least 0"),
         ({"validation_fraction": 1.0}, "validation_fraction must be a number between 0 and 1"),
         ({"max_fpr": 0}, "max_fpr must be a number above 0"),
@@ -390,3 +390,22 @@ def test_a_loss_of_ones_own():
     assert model.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), rel=1e-6)
     with pytest.raises(ValueError, match="has no text that can be read back"):
         model.save("nowhere")
+
+
+@pytest.mark.parametrize(("net", "rate"), [("mlp", 1e-3), ("tabm", 1e-3), ("tabnet", 2e-2)])
+def test_each_net_has_a_learning_rate_of_its_own(net, rate):
+    X, y = ring_table(200)
+    options = {
+        "net": net,
+        "width": 8,
+        "max_epochs": 2,
+        "early_stopping": False,
+        "random_state": 0,
+        "n_jobs": 1,
+    }
+    scores = [
+        DeepClassifier("crossentropy", learning_rate=given, **options).fit(X, y).decision_function(X)
+        for given in (None, rate, 2 * rate)
+    ]
+    assert np.array_equal(scores[0], scores[1])
+    assert not np.array_equal(scores[0], scores[2])

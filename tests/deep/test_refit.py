@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from deep.deep_tables import mixed_frame, ring_table
-from raresight.deep import DeepClassifier
+from raresight.deep import DeepClassifier, classifier
 from raresight.deep.fitting import DivergedWarning, TrainingRows, new_replicas
 from raresight.deep.nets import plan_net
 from raresight.deep.refit import _Until, refit_nets
+from raresight.deep.scale import carried_over
 from raresight.losses import parse
 from raresight.nn import Recipe
 
@@ -34,10 +35,38 @@ def test_each_net_is_trained_on_all_rows_for_its_own_epochs(average_epochs):
             assert np.array_equal(stack[k], alone.nets_.weights[name][k]), name
 
 
-def test_what_was_chosen_and_the_factor_are_those_of_the_first_training():
+def test_the_factor_is_carried_over_by_rows_that_both_trainings_saw(monkeypatch):
+    seen = []
+
+    def watched(scale, before, after):
+        seen.append((scale, before, after))
+        return carried_over(scale, before, after)
+
+    monkeypatch.setattr(classifier, "carried_over", watched)
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(Y))
+    model, first = (DeepClassifier(refit=refit, **HELD).fit(X, Y, weights) for refit in (True, False))
+    ((scale, before, after),) = seen
+    assert scale == first.score_scale_
+    assert model.score_scale_ == carried_over(scale, before, after) != scale
+    assert len(before.codes) == len(Y) - int(0.2 * (Y == 0).sum()) - int(0.2 * Y.sum())
+    assert np.array_equal(before.codes, after.codes)
+    for one, rows in ((first, before), (model, after)):
+        own = np.isin(one.nets_.scores(one._encoder.apply(X), "cpu"), rows.scores)
+        assert own.sum() >= len(rows.codes)
+    # Both have the same spread then, by the weights of the rows.
+    spreads = [
+        a * np.sqrt(np.cov(rows.scores, aweights=rows.weights, ddof=0))
+        for a, rows in ((scale, before), (model.score_scale_, after))
+    ]
+    assert spreads[0] == pytest.approx(spreads[1], rel=1e-6)
+    assert DeepClassifier(calibration="level", **HELD).fit(X, Y).score_scale_ == 1
+    assert len(seen) == 1
+
+
+def test_what_was_chosen_is_of_the_first_training():
     options = {"loss": ["crossentropy", "tbl"], "n_seeds": 2, **HELD}
     model, first = (DeepClassifier(refit=refit, **options).fit(X, Y) for refit in (True, False))
-    for name in ("loss_", "losses_", "validation_scores_", "best_epochs_", "n_epochs_", "score_scale_"):
+    for name in ("loss_", "losses_", "validation_scores_", "best_epochs_", "n_epochs_"):
         assert getattr(model, name) == getattr(first, name), name
     assert model.score_scale_ != 1
     assert np.array_equal(model.validation_history_, first.validation_history_)

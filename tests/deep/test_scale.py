@@ -11,7 +11,7 @@ from raresight.common.posterior import log_posterior
 from raresight.deep import DeepClassifier
 from raresight.deep import scale as scale_module
 from raresight.deep.level import at_level, score_shift
-from raresight.deep.scale import ScoredRows, _evidence, _thinned, score_scale
+from raresight.deep.scale import ScoredRows, _evidence, _thinned, carried_over, score_scale
 from raresight.losses import parse
 from raresight.metrics import roc_auc
 
@@ -144,6 +144,36 @@ def test_weights_count_as_repetitions_and_by_proportion():
     for unit in (1.0, 2.0**-900):
         weighed = ScoredRows(rows.scores, rows.codes, unit * repeats)
         assert score_scale(CROSS_ENTROPY, weighed, weighed, shares) == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("factor", [1e-4, 1 / 400, 1, 50])
+def test_scores_of_any_size_find_their_factor(factor, classes):
+    """Around a = 1 the prior has a hill of its own, on which a search from there alone stays."""
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(1600, classes)) + np.array([2.8, 0.0, 0.5][:classes])
+    chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    codes = (random.random((1600, 1)) > chances.cumsum(1)).sum(1).clip(max=classes - 1)
+    scores = logits if classes > 2 else logits[:, 1] - logits[:, 0]
+    shares = np.bincount(codes) / len(codes)
+    rows = [ScoredRows(size * scores, codes, None) for size in (1.0, factor)]
+    plain, found = (score_scale(CROSS_ENTROPY, one, one, shares) for one in rows)
+    assert plain == pytest.approx(1, abs=0.25)
+    # The prior pulls towards 1, by little of so many rows.
+    assert found * factor == pytest.approx(plain, rel=0.15)
+
+
+def test_a_spread_is_carried_over():
+    random = np.random.default_rng(0)
+    codes, weights = random.integers(0, 3, 50), random.uniform(0.1, 2, 50)
+    logits = random.normal(size=(50, 3))
+    before = ScoredRows(logits, codes, weights)
+    # What is common to the logits of a row means nothing.
+    after = ScoredRows(4 * logits + random.normal(size=(50, 1)), codes, weights)
+    assert carried_over(6.0, before, after) == pytest.approx(1.5)
+    flat = ScoredRows(np.ones(50), codes, None)
+    for spoilt in (flat, ScoredRows(np.full(50, np.nan), codes, None)):
+        assert carried_over(6.0, spoilt, flat) == carried_over(6.0, flat, spoilt) == 6.0
 
 
 def test_what_weighted_rows_are_worth():

@@ -36,12 +36,13 @@ from .fitting import TrainingRows, fit_nets, importances
 from .level import at_level, score_shift
 from .nets import NetPlan, plan_net
 from .refit import refit_nets
-from .scale import ScoredRows, score_scale
+from .scale import ScoredRows, carried_over, score_scale
 from .settings import (
     batch_size_for,
     check_settings,
     default_average,
     default_epochs,
+    default_rate,
     device_for,
     torch_threads,
 )
@@ -87,9 +88,9 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM; none that is given above as well.
         n_seeds: Nets with different first weights and batches, whose probabilities are averaged.
         max_epochs: Passes over the training rows, at most; None is 100 where the number is chosen by rows
-            that training does not see, and else 5 for mlp, 10 for tabm and 20 for tabnet.
+            that training does not see, and else 5 for mlp and 10 for tabm and tabnet.
         batch_size: Rows a step; `"auto"` is a 200th of the rows, but at least 128 and at most 4096.
-        learning_rate: Of AdamW.
+        learning_rate: Of AdamW; None is 0.001 for mlp and tabm, 0.02 for tabnet.
         weight_decay: Of AdamW, decoupled.
         warmup_epochs: Over these the learning rate rises linearly.
         early_stopping: Whether training rows are held out to find each net's best epoch by the partial AUC up
@@ -112,7 +113,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_fpr: Largest false-positive rate of the partial AUC.
         calibration: `"scale"` chooses the factor a on rows of which the nets that score them saw nothing:
             those held out, those of `eval_set`, or all where parts take turns; with `early_stopping=False` it
-            is 1. `"level"` leaves it at 1: the constant alone.
+            is 1. Nets that are trained once more get the factor with which their scores have the spread of
+            those before. `"level"` leaves it at 1: the constant alone.
         class_weight: `{class: weight}`, or `"balanced"`; taken out of the probabilities again, as for
             `LinearClassifier`.
         categorical_features: `"auto"` takes categorical columns of DataFrames; a list of names or positions
@@ -183,7 +185,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_seeds: int = 1,
         max_epochs: int | None = None,
         batch_size: int | str = "auto",
-        learning_rate: float = 1e-3,
+        learning_rate: float | None = None,
         weight_decay: float = 1e-3,
         warmup_epochs: float = 1.0,
         early_stopping: bool | str = "auto",
@@ -350,7 +352,10 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 device=device,
                 tell=told(self.verbose, "training on all rows"),
             )
-            raw, scored = ScoredRows(nets.scores(inputs, device), codes, weights), np.arange(len(codes))
+            first, raw = raw, ScoredRows(nets.scores(inputs, device), codes, weights)
+            scored = np.arange(len(codes))
+            if self.calibration == "scale":
+                scale = carried_over(scale, first.at(train), raw.at(train))
         shift = score_shift(nets.loss, at_level(raw.scores, np.zeros(plan.outputs), scale), shares, weights)
         return {
             "classes_": classes,
@@ -431,7 +436,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Recipe.tables(
             epochs=epochs,
             batch=batch,
-            lr=float(self.learning_rate),
+            lr=default_rate(self.net) if self.learning_rate is None else float(self.learning_rate),
             weight_decay=float(self.weight_decay),
             warmup_epochs=float(self.warmup_epochs),
             precision=str(self.precision),

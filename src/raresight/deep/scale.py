@@ -23,7 +23,7 @@ number of rows): as much as that class can tell, because the rarest class decide
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,13 @@ from ..common.posterior import log_posterior
 from ..losses import Loss
 from .level import at_level, find_shift, level_gap
 
-__all__ = ["ScoredRows", "calibrated_log_probability", "log_probability", "score_scale"]
+__all__ = [
+    "ScoredRows",
+    "calibrated_log_probability",
+    "carried_over",
+    "log_probability",
+    "score_scale",
+]
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +70,11 @@ class ScoredRows:
     scores: NDArray[Any]
     codes: NDArray[np.int64]
     weights: Floats | None
+
+    def at(self, places: NDArray[np.intp]) -> ScoredRows:
+        """Those rows alone."""
+        weights = None if self.weights is None else self.weights[places]
+        return ScoredRows(self.scores[places], self.codes[places], weights)
 
 
 def score_scale(loss: Loss, fitted: ScoredRows, held: ScoredRows, shares: Floats) -> float:
@@ -103,7 +114,38 @@ def score_scale(loss: Loss, fitted: ScoredRows, held: ScoredRows, shares: Floats
         log_p = log_probability(loss, at_level(others.scores, shift, scale), others.codes)
         return float(counted @ log_p - log_scale**2 / (2 * evidence))
 
-    return float(np.exp(_peak(gain)))
+    # Where scores are tiny the prior makes a hill of its own around a = 1: so also from where they have the
+    # spread of the log-odds that tables have.
+    spread = _spread(others)
+    starts = [0.0] if spread == 0 else [0.0, -float(np.log(spread))]
+    return float(np.exp(_peak(gain, starts)))
+
+
+def carried_over(scale: float, before: ScoredRows, after: ScoredRows) -> float:
+    """The factor for nets that were trained again, from that of the nets before them.
+
+    Rows that both were trained on get the same spread: longer training makes scores larger. No row is left
+    that the new nets have not seen, by which their factor could be chosen.
+
+    >>> z, y = np.array([-1.0, 0.0, 2.0]), np.array([0, 0, 1])
+    >>> carried_over(6.0, ScoredRows(z, y, None), ScoredRows(3 * z + 5, y, None))
+    2.0
+    """
+    spreads = _spread(before), _spread(after)
+    if not (np.isfinite(spreads).all() and min(spreads) > 0):
+        return scale
+    return scale * spreads[0] / spreads[1]
+
+
+def _spread(rows: ScoredRows) -> float:
+    """The standard deviation of the scores; of several classes that of the logits around each row's mean."""
+    scores = rows.scores.astype(np.float64)
+    if scores.ndim == 2:
+        scores = scores - scores.mean(axis=1, keepdims=True)
+    weights = rows.weights
+    centred = scores - np.average(scores, axis=0, weights=weights)
+    squares = np.average(centred**2, axis=0, weights=weights)
+    return float(np.sqrt(squares.mean()))
 
 
 def calibrated_log_probability(loss: Loss, rows: ScoredRows, shares: Floats, *, scaled: bool) -> float:
@@ -140,16 +182,17 @@ def log_probability(loss: Loss, scores: NDArray[Any], codes: NDArray[np.int64]) 
     return np.maximum(log_p, _LEAST)
 
 
-def _peak(gain: Callable[[float], float]) -> float:
-    """Where a function is largest, uphill from zero."""
-    here, value = 0.0, gain(0.0)
+def _peak(gain: Callable[[float], float], starts: Sequence[float]) -> float:
+    """Where a function is largest, uphill from the best of some starts."""
+    value, here = max((gain(start), -abs(start), start) for start in starts)[::2]
+    first = here
     for step in (_STEP, -_STEP):
         for _ in range(_MOST_STEPS):
             ahead = gain(here + step)
             if not ahead > value:
                 break
             here, value = here + step, ahead
-        if here != 0:
+        if here != first:
             break
     found = minimize_scalar(
         lambda x: -gain(x), bounds=(here - _STEP, here + _STEP), method="bounded", options={"xatol": _NEAR}
