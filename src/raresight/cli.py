@@ -309,7 +309,8 @@ def paper(
         from .paper.deep.settings import Setup, size_of
 
         setup = Setup(dataset or "cifar10", size_of(size or "short"))
-        typer.echo(plan_text([DEEP_NAMES[name]], setup, STACK if stack is None else stack, rhos))
+        most = STACK if stack is None else stack
+        typer.echo(plan_text([DEEP_NAMES[name]], setup, most, rhos, journals=out / "deep"))
         return
     options: dict[str, object] = {"data": data} if data is not None else {}
     for option, text in (("dataset", dataset), ("size", size), ("device", device)):

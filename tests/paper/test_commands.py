@@ -34,8 +34,9 @@ def test_the_plan_of_fraud_is_of_the_families_asked_for():
     assert "repeats must be at least 1, not 0" in refused("fraud", "--plan", "--repeats", "0")
 
 
-def test_the_plan_of_nets_is_of_the_imbalances_asked_for():
-    every, one = printed("table2", "--plan"), printed("table2", "--plan", "--rho", "0.01")
+def test_the_plan_of_nets_is_of_the_imbalances_asked_for(tmp_path):
+    here = ["--out", str(tmp_path)]
+    every, one = printed("table2", "--plan", *here), printed("table2", "--plan", "--rho", "0.01", *here)
     count = {text: int(text.splitlines()[-1].split()[1]) for text in (every, one)}
     assert count[every] == 3 * count[one]
     assert one.rstrip() == plan_text(["table2"], Setup(), rhos=[0.01])

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deep_records import record as known_record
 from raresight.losses import LDAM, LogitAdjusted, VectorScaling
 from raresight.paper.deep.__main__ import main
 from raresight.paper.deep.choice import choose
@@ -20,9 +21,10 @@ from raresight.paper.deep.experiments import (
     Cell,
     cell_trials,
     known_trials,
+    paper_trials,
     search_trials,
 )
-from raresight.paper.deep.journal import journal_path, read_records
+from raresight.paper.deep.journal import add_records, journal_path, read_records
 from raresight.paper.deep.methods import METHODS, build_loss, candidates, is_cosine, paper_parameters
 from raresight.paper.deep.plan import plan, stack_seconds
 from raresight.paper.deep.settings import DATASETS, SIZES, Setup, Trial, folder_name, size_of
@@ -102,6 +104,22 @@ def test_short_experiments_fit_into_half_an_hour_of_a_gpu():
     assert minutes["deer-horse"] + minutes["ablation-c"] < 8
     full = sum(line.minutes for line in plan("table2", Setup(size=SIZES["full"])))
     assert full > 8 * minutes["table2"]
+
+
+def test_a_plan_leaves_out_what_is_trained():
+    cells = EXPERIMENTS["table2"].cells
+    trials = [t for cell in cells for t in paper_trials(EXPERIMENTS["table2"], cell, SETUP)]
+    known = {trial.key: {"trial": trial.to_dict()} for trial in trials[: 27 + 10]}
+    (line,) = plan("table2", SETUP, roles=["paper"], finished=known)
+    assert (line.trainings, line.left) == (81, 81 - 37)
+    parts = [plan("table2", SETUP, rhos=[cell.rho], roles=["paper"])[0].minutes for cell in cells]
+    assert parts[2] < line.minutes < parts[1] + parts[2]
+    # Others of the same settings, but longer or of another net, are others.
+    for setup in (replace(SETUP, depth=20), replace(SETUP, size=SIZES["full"])):
+        assert plan("table2", setup, roles=["paper"], finished=known)[0].left == 81
+    known = {trial.key: {"trial": trial.to_dict()} for trial in trials}
+    (line,) = plan("table2", SETUP, roles=["paper"], finished=known)
+    assert (line.left, line.minutes) == (0, 0)
 
 
 def test_the_plan_agrees_with_the_committed_trainings():
@@ -213,15 +231,21 @@ def test_sizes_and_sets_are_checked():
     assert [Setup(name).layers for name in DATASETS] == [32, 44, 56]
 
 
-def test_the_plan_is_printed(capsys):
-    assert main(["--experiment", "table4", "ablation-c", "--plan", "--size", "full"]) == 0
+def test_the_plan_is_printed(capsys, tmp_path):
+    trials = paper_trials(EXPERIMENTS["table4"], EXPERIMENTS["table4"].cells[0], Setup(size=SIZES["full"]))
+    add_records(
+        journal_path(tmp_path, "table4", "cifar10"), [known_record(trial, 0.7) for trial in trials[:3]]
+    )
+    words = ["--experiment", "table4", "ablation-c", "--plan", "--size", "full", "--out", str(tmp_path)]
+    assert main(words) == 0
     text = capsys.readouterr().out
     assert "ResNet-32, size full" in text
-    assert [line.split()[:4] for line in text.splitlines()[2:-1]] == [
-        ["table4", "search", "252", "50"],
-        ["table4", "final", "108", "250"],
-        ["table4", "paper", "108", "250"],
-        ["ablation-c", "ablation", "192", "250"],
+    assert [line.split()[:5] for line in text.splitlines()[2:]] == [
+        ["table4", "search", "252", "252", "50"],
+        ["table4", "final", "108", "108", "250"],
+        ["table4", "paper", "108", "105", "250"],
+        ["ablation-c", "ablation", "192", "192", "250"],
+        ["all", "660", "657", text.split()[-1]],
     ]
     assert main(["--experiment", "table4", "ablation-c", "--plan", "--role", "paper", "ablation"]) == 0
     lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()[2:-1]]

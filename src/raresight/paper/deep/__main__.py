@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--width", type=int, default=16, help="channels of its first stage")
     add("--checkpoints", type=Path, help="folder for stacks under way; left out, unfinished/ in --out")
     add("--part-of-set", action="store_true", help="accept an image set that is not complete")
-    add("--plan", action="store_true", help="print how many trainings there are and how long they take")
+    add("--plan", action="store_true", help="print how many trainings are left and how long they take")
     chosen = parser.parse_args(arguments)
     if chosen.data is None and not chosen.plan:
         parser.error("--data, the folder of the image set, is needed")
@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     setup = Setup(chosen.dataset, size_of(chosen.size), chosen.depth, chosen.width)
     if chosen.plan:
-        sys.stdout.write(f"{plan_text(chosen.experiment, setup, chosen.stack, chosen.rho, chosen.role)}\n")
+        text = plan_text(chosen.experiment, setup, chosen.stack, chosen.rho, chosen.role, chosen.out)
+        sys.stdout.write(f"{text}\n")
         return 0
     import time
 

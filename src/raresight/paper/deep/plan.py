@@ -1,19 +1,21 @@
-"""How many trainings an experiment has, and how long a GPU takes for them.
+"""How many trainings an experiment has, how many are left, and how long a GPU takes for them.
 
-Milliseconds per model and step of ResNet-32 in a stack of K, measured on one H200 (docs/deep.md), are about
-0.53 + 1.5/K; other depths and image sizes in proportion to their convolutions.
+Other depths than ResNet-32 and other sizes of images are reckoned in proportion to their convolutions.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .choice import Chosen
 from .experiments import EXPERIMENTS, Cell, Experiment, ablation_trials, final_trials, paper_trials
 from .experiments import search_trials as _search
+from .journal import Record, journal_path, read_records
 from .methods import METHODS
 from .settings import DATASETS, ROLES, Setup, Trial, validation_share
 
@@ -33,11 +35,12 @@ _START = 1.0
 
 @dataclass(frozen=True)
 class PlanLine:
-    """The trainings of one role: how many, how long each is, and the GPU's time for all."""
+    """The trainings of one role: how many, how many are left, their length, and the GPU's time for those."""
 
     experiment: str
     role: str
     trainings: int
+    left: int
     epochs: int
     minutes: float
 
@@ -48,8 +51,12 @@ def plan(
     stack: int = STACK,
     rhos: Sequence[float] | None = None,
     roles: Sequence[str] = ROLES,
+    finished: Mapping[str, Record] | None = None,
 ) -> list[PlanLine]:
     """The trainings of an experiment by role; of these imbalances and roles alone if they are given.
+
+    Those in `finished` are not left. Which they are is not compared, only how many of a stack's kind there
+    are: what a search will choose is not known before it.
 
     Example:
         >>> [(line.role, line.trainings) for line in plan("table4", Setup())]
@@ -64,6 +71,7 @@ def plan(
     cells = [cell for cell in experiment.cells if rhos is None or cell.rho in rhos]
     if not cells:
         return []
+    done = Counter(Trial.from_dict(record["trial"]).together for record in (finished or {}).values())
     lines = []
     for role in ("ablation",) if name == "ablation-c" else ("search", "final", "paper"):
         if role not in roles:
@@ -72,12 +80,13 @@ def plan(
         groups: dict[Any, list[Trial]] = {}
         for trial in trials:
             groups.setdefault(trial.together, []).append(trial)
+        left = {key: max(0, len(group) - done[key]) for key, group in groups.items()}
         seconds = sum(
             stack_seconds(group[:size])
-            for group in groups.values()
-            for size in stack_sizes(len(group), stack)
+            for key, group in groups.items()
+            for size in stack_sizes(left[key], stack)
         )
-        lines.append(PlanLine(name, role, len(trials), trials[0].epochs, seconds / 60))
+        lines.append(PlanLine(name, role, len(trials), sum(left.values()), trials[0].epochs, seconds / 60))
     return lines
 
 
@@ -87,30 +96,40 @@ def plan_text(
     stack: int = STACK,
     rhos: Sequence[float] | None = None,
     roles: Sequence[str] = ROLES,
+    journals: Path | None = None,
 ) -> str:
-    """The plan of several experiments as a table; of these imbalances and roles alone if they are given."""
-    known = sorted({cell.rho for name in names for cell in EXPERIMENTS[name].cells})
-    unknown = [rho for rho in rhos or () if rho not in known]
+    """The plan of several experiments as a table; of these imbalances and roles alone if they are given.
+
+    What the journals in a folder have is not left to train.
+    """
+    rhos_known = sorted({cell.rho for name in names for cell in EXPERIMENTS[name].cells})
+    unknown = [rho for rho in rhos or () if rho not in rhos_known]
     if unknown:
         raise ValueError(
             f"{', '.join(names)} has no imbalance {unknown[0]:g}; rho is one of "
-            f"{', '.join(f'{rho:g}' for rho in known)}"
+            f"{', '.join(f'{rho:g}' for rho in rhos_known)}"
         )
-    lines = [line for name in names for line in plan(name, setup, stack, rhos, roles)]
-    rows = [("experiment", "trainings of", "how many", "epochs", "GPU minutes")]
+    lines = []
+    for name in names:
+        known = {} if journals is None else read_records(journal_path(journals, name, setup.dataset))
+        lines += plan(name, setup, stack, rhos, roles, known)
+    rows = [("experiment", "trainings of", "how many", "left", "epochs", "GPU minutes")]
     rows += [
-        (line.experiment, line.role, str(line.trainings), str(line.epochs), f"{line.minutes:.1f}")
+        (
+            *(line.experiment, line.role, str(line.trainings), str(line.left)),
+            *(str(line.epochs), f"{line.minutes:.1f}"),
+        )
         for line in lines
     ]
-    total = sum(line.minutes for line in lines)
-    rows.append(("all", "", str(sum(line.trainings for line in lines)), "", f"{total:.1f}"))
+    total, left = (str(sum(getattr(line, name) for line in lines)) for name in ("trainings", "left"))
+    rows.append(("all", "", total, left, "", f"{sum(line.minutes for line in lines):.1f}"))
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     table = "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows
     )
     return (
         f"{setup.dataset}, ResNet-{setup.layers}, size {setup.size.name}, stacks of at most {stack}; "
-        "minutes estimated for one H200; trainings that the journal has are not repeated\n"
+        "minutes estimated for what is left, on one H200\n"
         f"{table}"
     )
 
@@ -118,8 +137,8 @@ def plan_text(
 def stack_sizes(count: int, stack: int) -> list[int]:
     """Stacks of about equal size for so many trials, none larger than `stack`.
 
-    >>> stack_sizes(45, 32), stack_sizes(27, 32)
-    ([23, 22], [27])
+    >>> stack_sizes(45, 32), stack_sizes(27, 32), stack_sizes(0, 32)
+    ([23, 22], [27], [])
     """
     stacks = math.ceil(count / stack)
     return [count // stacks + (place < count % stacks) for place in range(stacks)]
