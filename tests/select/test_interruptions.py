@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
-from raresight.select import Limits, search
+from raresight.select import Limits, search, workers
 
 PROGRAM = Path(__file__).with_name("table_search.py")
 
@@ -185,3 +185,24 @@ def test_outside_the_main_thread(tmp_path):
     thread.start()
     thread.join(timeout=60)
     assert len(found[0].trials) == 2
+
+
+def test_only_the_manager_of_ended_workers_is_not_told(monkeypatch):
+    """Cancelled, joblib's thread may look for a step that is gone; what else threads fail at is told."""
+    told = []
+    monkeypatch.setattr(threading, "excepthook", lambda failure: told.append(failure.exc_type))
+    workers._let_manager_end()
+    workers._let_manager_end()  # a second time changes nothing
+
+    def fail(error):
+        raise error
+
+    for name, error in (
+        ("ExecutorManagerThread", KeyError(15)),
+        ("ExecutorManagerThread", ValueError("full")),
+        ("another", KeyError(15)),
+    ):
+        thread = threading.Thread(target=fail, args=(error,), name=name)
+        thread.start()
+        thread.join()
+    assert told == [ValueError, KeyError]

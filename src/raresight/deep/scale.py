@@ -128,7 +128,7 @@ def carried_over(scale: float, before: ScoredRows, after: ScoredRows) -> float:
     that the new nets have not seen, by which their factor could be chosen.
 
     >>> z, y = np.array([-1.0, 0.0, 2.0]), np.array([0, 0, 1])
-    >>> carried_over(6.0, ScoredRows(z, y, None), ScoredRows(3 * z + 5, y, None))
+    >>> round(carried_over(6.0, ScoredRows(z, y, None), ScoredRows(3 * z + 5, y, None)), 6)
     2.0
     """
     spreads = _spread(before), _spread(after)

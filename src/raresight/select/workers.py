@@ -113,11 +113,13 @@ class Workers:
                 joblib.delayed(_in_worker)(index, step, self._folds[step.fold], self._folder, parent)
                 for index, step in enumerate(steps)
             )
+        is_done = False
         try:
             while True:
                 with _unwarned(), self._interrupts.raised_here(pause=0.2):
                     result = next(results, None)
                 if result is None:
+                    is_done = True
                     return
                 yield result
         except TerminatedWorkerError as error:
@@ -126,6 +128,8 @@ class Workers:
                 "is kept: run it again with fewer jobs"
             ) from error
         finally:
+            if not is_done:
+                _let_manager_end()
             with _unwarned():
                 results.close()
 
@@ -150,6 +154,25 @@ def in_processes(
             joblib.delayed(work)(*given) for given in arguments
         )
     return results
+
+
+def _let_manager_end() -> None:
+    """Without the traceback of joblib's thread that was about to hand out a step when all were cancelled.
+
+    It ends a moment after the workers do, whence for the rest of this process; of other threads, and other
+    errors of this one, everything is told as before.
+    """
+    before = threading.excepthook
+    if getattr(before, "is_for_the_manager", False):
+        return
+
+    def told(failure: threading.ExceptHookArgs) -> None:
+        name = "" if failure.thread is None else failure.thread.name
+        if not (name == "ExecutorManagerThread" and failure.exc_type is KeyError):
+            before(failure)
+
+    told.is_for_the_manager = True  # type: ignore[attr-defined]
+    threading.excepthook = told
 
 
 @contextmanager
