@@ -6,7 +6,6 @@ and the next addition mends the file before it follows.
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import os
 import zlib
@@ -68,6 +67,8 @@ def _write(file: IO[bytes], content: bytes) -> None:
 @contextmanager
 def _alone_with(path: Path) -> Iterator[IO[bytes]]:
     """The file, at its beginning, once no other process has it."""
+    import fcntl  # not on every system, where journals can still be read
+
     while True:
         with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
