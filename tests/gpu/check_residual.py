@@ -119,6 +119,22 @@ def check_evaluation() -> None:
     assert difference(found, wanted) < 1e-5, difference(found, wanted)
 
 
+def check_evaluation_under_autocast_ranks_finely() -> None:
+    """As near to the right scores as the layers are, and scores that are not rounded to 8 bits."""
+    net, x = a_net(), images(3, 512, 3, 32, 32)
+    trained(net, x[:, :64], True)
+    net.eval()
+    with torch.no_grad():
+        wanted = copy.deepcopy(net).double()(x.double())
+        with torch.autocast("cuda", torch.bfloat16):
+            found = net(x)
+            theirs = by_layers(lambda: net(x))
+    assert found.dtype == torch.float32
+    assert difference(found, wanted) < 1.2 * difference(theirs, wanted) < 0.05
+    for scores in found:
+        assert len(scores.unique()) > 500
+
+
 def check_a_stack_equals_a_net_alone() -> None:
     net, x = a_net(replicas=4), images(4, 64, 3, 32, 32)
     alone = net.replica(2)

@@ -231,7 +231,7 @@ def test_bfloat16_autocast(name, heads):
     exact = net(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         scores = net(x)
-    assert scores.dtype == torch.bfloat16
+    assert scores.dtype == (torch.bfloat16 if net.training else torch.float32)  # the head in use is exact
     correlation = torch.corrcoef(torch.stack([scores.float().flatten(), exact.flatten()]))[0, 1]
     assert correlation.item() > 0.95
     scores.float().square().mean().backward()

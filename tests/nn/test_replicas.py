@@ -50,6 +50,18 @@ def test_scores_are_those_of_each_net_in_use():
     assert 0 < (coarse - scores).abs().max() < 0.1
 
 
+@pytest.mark.parametrize("net", [partial(MLP, 3), partial(TabNet, 3)])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_scores_under_autocast_are_not_rounded_to_bfloat16(net, outputs):
+    replicas = Replicas(partial(net, outputs=outputs), LOSSES)
+    coarse = replicas.scores(X, bf16=True)
+    assert not torch.equal(coarse.bfloat16().float(), coarse)
+    replicas.net.train()
+    with torch.autocast("cpu", torch.bfloat16):
+        in_training = replicas.net(torch.tensor(X, dtype=torch.float32))
+    assert in_training.dtype == torch.bfloat16
+
+
 def test_rows_go_through_in_parts(monkeypatch):
     replicas = Replicas(NET, LOSSES)
     whole = replicas.scores(X)

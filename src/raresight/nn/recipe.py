@@ -61,8 +61,8 @@ class Recipe:
         start_at_prior: Whether the head's bias starts at the score that is right for the prior alone.
         augment: Whether training images are cropped and flipped at random.
         evaluate_every: Epochs between evaluations; the last epoch is always evaluated.
-        bf16_evaluation: Whether the evaluation runs under autocast, too. bfloat16 has 8 bits, so that many
-            scores are equal: faster, but ranks are coarse.
+        bf16_evaluation: Whether the evaluation runs under autocast, too, but for the head: faster, with
+            scores as exact as those in training, about 1 %.
         fprs: False-positive rates of the partial AUC and the recall of binary nets.
         best_by: The metric that chooses the best epoch; None for the partial AUC at the first of `fprs`, or
             for several classes the balanced accuracy.

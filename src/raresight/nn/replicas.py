@@ -185,7 +185,7 @@ class Replicas:
         """The scores of rows, (K, N) or (K, N, classes), on the device of the weights, as the net is used.
 
         `x` has the shape (N, ...), as the net takes it, or is a source of rows. With `bf16` the net runs
-        under autocast.
+        under autocast, but for its head.
         """
         return self._outputs_of(self.net, x, bf16=bf16)
 

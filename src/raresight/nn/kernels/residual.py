@@ -254,6 +254,9 @@ class _Pass:
         for place, layer in enumerate(self.setting.layers):
             if layer.opens:
                 block_input = out
+            if not self.setting.training:
+                out = self._in_use(place, layer, out, block_input)
+                continue
             y, mean, inverse = self._convolve(place, layer, out)
             out = self._normalise(place, layer, y, mean, inverse, block_input)
             if keep:
@@ -266,19 +269,16 @@ class _Pass:
     def _convolve(self, place: int, layer: Layer, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         from . import residual_passes as passes
 
-        training, running = self.setting.training, self.setting.running[place]
+        running = self.setting.running[place]
         count, out = layer.pixels(self.images), layer.channels_out
         size, warps = _TILES["convolve"][out]
         blocks = _blocks(count, size)
         y = x.new_empty((self.replicas, self.images, *layer.out_size))
-        partial = self._floats(blocks, 2, out) if training else y
+        partial = self._floats(blocks, 2, out)
         passes.convolve[(blocks, self.replicas)](
             x, self.kernels[place], y, partial, count, self._stride(x),
-            layer.height, layer.width, layer.channels_in, out, layer.stride,
-            BM=size, STATISTICS=training, num_warps=warps,
+            layer.height, layer.width, layer.channels_in, out, layer.stride, BM=size, num_warps=warps,
         )  # fmt: skip
-        if not training:
-            return y, running.mean.float(), torch.rsqrt(running.variance.float() + self.setting.epsilon)
         mean, inverse = self._floats(out), self._floats(out)
         passes.finish_statistics[(self.replicas,)](
             partial, mean, inverse, running.mean, running.variance, count,
@@ -298,6 +298,23 @@ class _Pass:
         passes.normalise[(_blocks(count, size), self.replicas)](
             y, mean, inverse, self.scales[place], self.shifts[place], block_input, out, count,
             height, width, channels, SHORTCUT=layer.shortcut, BM=size, num_warps=warps,
+        )  # fmt: skip
+        return out
+
+    def _in_use(self, place: int, layer: Layer, x: Tensor, block_input: Tensor) -> Tensor:
+        """Convolution, batch norm by the running statistics, shortcut and relu at once."""
+        from . import residual_passes as passes
+
+        running, channels = self.setting.running[place], layer.channels_out
+        count = layer.pixels(self.images)
+        size, warps = _TILES["convolve"][channels]
+        scale = self.scales[place] * torch.rsqrt(running.variance.float() + self.setting.epsilon)
+        shift = self.shifts[place] - running.mean.float() * scale
+        out = x.new_empty((self.replicas, self.images, *layer.out_size))
+        passes.convolve_normalised[(_blocks(count, size), self.replicas)](
+            x, self.kernels[place], scale, shift, block_input, out, count, self._stride(x),
+            layer.height, layer.width, layer.channels_in, channels, layer.stride,
+            SHORTCUT=layer.shortcut, BM=size, num_warps=warps,
         )  # fmt: skip
         return out
 

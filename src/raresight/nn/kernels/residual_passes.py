@@ -18,6 +18,7 @@ import triton.language as tl
 __all__ = [
     "add_partial_sums",
     "convolve",
+    "convolve_normalised",
     "finish_statistics",
     "input_gradient",
     "norm_gradient",
@@ -28,21 +29,13 @@ __all__ = [
 
 
 @triton.jit
-def convolve(
-    x, w, y, partial, NP, x_stride,
-    H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, S: tl.constexpr,
-    BM: tl.constexpr, STATISTICS: tl.constexpr,
+def _tap_sums(
+    x, w, p, valid, k, x_stride,
+    H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, S: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """y[k, p] = sum over taps t of x[k, S p + t - 1] @ w[k, t].
-
-    partial: of each block, the channels' means and the sums of squared distances from them.
-    """
-    block = tl.program_id(0)
-    k = tl.program_id(1).to(tl.int64)
+    """sum over taps t of x[k, S p + t - 1] @ w[k, t], for output pixels p."""
     HO: tl.constexpr = H // S
     WO: tl.constexpr = W // S
-    p = block * BM + tl.arange(0, BM)
-    valid = p < NP
     column = p % WO
     row = (p // WO) % HO
     image = p // (WO * HO)
@@ -62,16 +55,53 @@ def convolve(
         )  # fmt: skip
         b = tl.load(w + t * (CI * CO) + ci[:, None] * CO + co[None, :])
         sums = tl.dot(a, b, sums, input_precision="tf32x3")
+    return sums
+
+
+@triton.jit
+def convolve(
+    x, w, y, partial, NP, x_stride,
+    H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, S: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    """y[k, p] = sum over taps t of x[k, S p + t - 1] @ w[k, t].
+
+    partial: of each block, the channels' means and the sums of squared distances from them.
+    """
+    block = tl.program_id(0)
+    k = tl.program_id(1).to(tl.int64)
+    p = block * BM + tl.arange(0, BM)
+    valid = p < NP
+    co = tl.arange(0, CO)
+    sums = _tap_sums(x, w, p, valid, k, x_stride, H, W, CI, CO, S, BM)
     rounded = sums.to(y.dtype.element_ty)
     tl.store(y + (k * NP + p)[:, None] * CO + co[None, :], rounded, mask=valid[:, None])
-    if STATISTICS:
-        count = tl.minimum(NP - block * BM, BM).to(tl.float32)
-        seen = tl.where(valid[:, None], rounded.to(tl.float32), 0.0)
-        mean = tl.sum(seen, 0) / count
-        distance = tl.where(valid[:, None], seen - mean[None, :], 0.0)
-        place = partial + (k * tl.num_programs(0) + block) * (2 * CO) + co
-        tl.store(place, mean)
-        tl.store(place + CO, tl.sum(distance * distance, 0))
+    count = tl.minimum(NP - block * BM, BM).to(tl.float32)
+    seen = tl.where(valid[:, None], rounded.to(tl.float32), 0.0)
+    mean = tl.sum(seen, 0) / count
+    distance = tl.where(valid[:, None], seen - mean[None, :], 0.0)
+    place = partial + (k * tl.num_programs(0) + block) * (2 * CO) + co
+    tl.store(place, mean)
+    tl.store(place + CO, tl.sum(distance * distance, 0))
+
+
+@triton.jit
+def convolve_normalised(
+    x, w, scale, shift, shortcut, a, NP, x_stride,
+    H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, S: tl.constexpr,
+    SHORTCUT: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    """a[k, p] = relu(scale (sum over taps t of x[k, S p + t - 1] @ w[k, t]) + shift + shortcut).
+
+    For nets in use, whose batch norm is known beforehand: nothing lies in memory between. SHORTCUT as in
+    `normalise`.
+    """
+    k = tl.program_id(1).to(tl.int64)
+    p = tl.program_id(0) * BM + tl.arange(0, BM)
+    valid = p < NP
+    c = tl.arange(0, CO)
+    z = _tap_sums(x, w, p, valid, k, x_stride, H, W, CI, CO, S, BM)
+    z = z * tl.load(scale + k * CO + c)[None, :] + tl.load(shift + k * CO + c)[None, :]
+    _rectify(z, shortcut, a, p, valid[:, None], k, c, NP, H // S, W // S, CO, SHORTCUT)
 
 
 @triton.jit
@@ -125,6 +155,16 @@ def normalise(
     places = (k * NP + p)[:, None] * C + c[None, :]
     z = tl.load(y + places, mask=ok, other=0.0).to(tl.float32) - tl.load(mean + k * C + c)[None, :]
     z = z * scale[None, :] + tl.load(beta + k * C + c)[None, :]
+    _rectify(z, shortcut, a, p, ok, k, c, NP, H, W, C, SHORTCUT)
+
+
+@triton.jit
+def _rectify(
+    z, shortcut, a, p, ok, k, c, NP,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, SHORTCUT: tl.constexpr,
+):  # fmt: skip
+    """a = relu(z + shortcut)."""
+    places = (k * NP + p)[:, None] * C + c[None, :]
     if SHORTCUT == 1:
         z += tl.load(shortcut + places, mask=ok, other=0.0).to(tl.float32)
     if SHORTCUT == 2:

@@ -197,8 +197,16 @@ class ReplicaNet(nn.Module, ABC):
         return x
 
     def _scores(self, features: Tensor) -> Tensor:
-        """Features (K, N, F) to scores (K, N), or (K, N, classes)."""
-        scores: Tensor = self.head(features)
+        """Features (K, ..., F) to scores (K, ...), or (K, ..., classes).
+
+        In use the head has the precision of its weights under autocast, too: of scores with the 8 bits of
+        bfloat16 many would be equal, and their ranks coarse.
+        """
+        if self.training:
+            scores: Tensor = self.head(features)
+        else:
+            with torch.autocast(features.device.type, enabled=False):
+                scores = self.head(features.to(self.head.weight.dtype))
         return scores.squeeze(-1) if self.outputs == 1 else scores
 
 

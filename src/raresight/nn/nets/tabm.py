@@ -158,8 +158,7 @@ class TabM(ReplicaNet):
     def member_scores(self, x: Tensor) -> Tensor:
         """The scores of each member: (K, members, N), or (K, members, N, outputs)."""
         x = self._checked_input(x, (self.features,))
-        scores: Tensor = self.head(self.backbone(x).transpose(1, 2))
-        return scores.squeeze(-1) if self.outputs == 1 else scores
+        return self._scores(self.backbone(x).transpose(1, 2))
 
     def training_scores(self, x: Tensor) -> Tensor:
         return self.member_scores(x).flatten(1, 2)
