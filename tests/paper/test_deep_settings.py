@@ -129,12 +129,13 @@ def test_the_plan_agrees_with_the_committed_trainings():
         for record in read_records(journal_path(ROOT / "results" / "deep", name, "cifar10")).values():
             trial = Trial.from_dict(record["trial"])
             if trial.epochs >= 14:
-                key = (name, trial.together, trial.role, record["stack"], record["date"])
+                coarse = record.get("recipe", {}).get("bf16_evaluation", False)
+                key = (name, trial.together, trial.role, record["stack"], record["date"], coarse)
                 stacks.setdefault(key, []).append((trial, record["seconds"]))
     ratios = []
-    for (*_, size, _), nets in stacks.items():
+    for (*_, size, _, coarse), nets in stacks.items():
         took = size * sum(seconds for _, seconds in nets) / len(nets)
-        ratios.append(took / stack_seconds([nets[0][0]] * size))
+        ratios.append(took / stack_seconds([nets[0][0]] * size, bf16_evaluation=coarse))
     assert len(ratios) > 40
     assert np.quantile(ratios, [0.05, 0.95]) == pytest.approx([1, 1], abs=0.08)
     assert max(ratios) < 1.25

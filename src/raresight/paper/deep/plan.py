@@ -24,10 +24,12 @@ __all__ = ["STACK", "PlanLine", "evaluated_epochs", "plan", "plan_text", "stack_
 BATCH = 128
 # The most nets in a stack unless said otherwise: 12 GiB of a GPU with ResNet-32.
 STACK = 48
-# Milliseconds of a batch, by what the trainings in results/deep took on an H200: a step of a net and of the
-# whole stack beside, and a net's forward pass alone in float32, which is dearer than the step in bf16; and
-# ranking the scores of a model on the CPU. Nine in ten stacks of 14 epochs and more took within 7 % of this.
-_STEP, _STACK_STEP, _JUDGED, _RANKING = 0.505, 1.86, 0.77, 1.75
+# Milliseconds of a batch, by what the trainings in results/deep took on an H200: a step of a net in bfloat16
+# and of the whole stack beside, and ranking the scores of a model on the CPU. Nine in ten stacks of 14 epochs
+# and more took within 7 % of this.
+_STEP, _STACK_STEP, _RANKING = 0.505, 1.86, 1.75
+# A net's forward pass alone: in bfloat16, and in float32 as the first trainings were judged.
+_JUDGED, _JUDGED_FLOAT32 = 0.18, 0.77
 # Seconds before the first step: weights drawn, kernels chosen, the graph recorded. The first stack on a
 # machine that has compiled no kernel yet takes 20 more.
 _START = 1.0
@@ -144,7 +146,9 @@ def stack_sizes(count: int, stack: int) -> list[int]:
     return [count // stacks + (place < count % stacks) for place in range(stacks)]
 
 
-def stack_seconds(trials: Sequence[Trial], rows: Mapping[str, int] | None = None) -> float:
+def stack_seconds(
+    trials: Sequence[Trial], rows: Mapping[str, int] | None = None, *, bf16_evaluation: bool = True
+) -> float:
     """How long an H200 takes for a stack; `rows` has the rows of training, validation and test if known."""
     first = trials[0]
     counts = _rows(first) if rows is None else rows
@@ -153,7 +157,8 @@ def stack_seconds(trials: Sequence[Trial], rows: Mapping[str, int] | None = None
     nets, sets = len(trials), 1 + first.held_out
     training = first.epochs * steps * (_STEP * nets + _STACK_STEP) * scale
     images = counts["validation"] + counts["test"]
-    judging = (images / BATCH * _JUDGED * scale + _RANKING * sets) * nets
+    judged = _JUDGED if bf16_evaluation else _JUDGED_FLOAT32
+    judging = (images / BATCH * judged * scale + _RANKING * sets) * nets
     return _START + 1e-3 * (training + len(evaluated_epochs(first)) * judging)
 
 
