@@ -62,8 +62,14 @@ class _Best:
     scores: NDArray[Any]
 
 
-def parts_of(codes: NDArray[np.int64], random: np.random.RandomState) -> NDArray[np.int64] | None:
+def parts_of(
+    codes: NDArray[np.int64], random: np.random.RandomState, groups: NDArray[np.int64] | None = None
+) -> NDArray[np.int64] | None:
     """The part of each row, classes spread evenly: five, or as many as the rarest class has rows.
+
+    Rows with the same number in `groups` are of one class and in one part, and are one row in that. Groups of
+    a class are dealt out in turn, the largest first: so parts differ by no more rows than its largest group
+    has, and groups of equal size, as rows without copies are, by their number as if dealt at random.
 
     None where a class has one row only.
 
@@ -71,15 +77,27 @@ def parts_of(codes: NDArray[np.int64], random: np.random.RandomState) -> NDArray
     >>> parts = parts_of(codes, np.random.RandomState(0))
     >>> np.bincount(parts[codes == 1]).tolist(), np.bincount(parts[codes == 0]).tolist()
     ([1, 1], [4, 3])
+    >>> codes, groups = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 2, 2, 3])
+    >>> parts_of(codes, np.random.RandomState(0), groups).tolist()
+    [0, 0, 1, 0, 0, 1]
     """
-    counts = np.bincount(codes)
+    sizes, places = np.ones(len(codes), np.int64), np.arange(len(codes))
+    units = codes
+    if groups is not None:
+        _, first, places, sizes = np.unique(
+            groups, return_index=True, return_inverse=True, return_counts=True
+        )
+        units = codes[first]
+    counts = np.bincount(units)
     number = min(PARTS, int(counts.min()))
     if number < 2:
         return None
-    parts = np.empty(len(codes), dtype=np.int64)
+    parts = np.empty(len(units), dtype=np.int64)
     for k, count in enumerate(counts):
-        parts[random.permutation(np.flatnonzero(codes == k))] = np.arange(count) % number
-    return parts
+        drawn = random.permutation(np.flatnonzero(units == k))
+        largest_first = drawn[np.argsort(-sizes[drawn], kind="stable")]
+        parts[largest_first] = np.arange(count) % number
+    return parts[places.ravel()]
 
 
 def choose_by_turns(

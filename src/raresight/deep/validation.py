@@ -73,24 +73,52 @@ def mean_log_probability(loss: Loss, scores: NDArray[Any], codes: Codes, weights
 
 
 def hold_out(
-    codes: Codes, early_stopping: Any, fraction: float, random: np.random.RandomState
+    codes: Codes,
+    early_stopping: Any,
+    fraction: float,
+    random: np.random.RandomState,
+    groups: Codes | None = None,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
-    """Rows for training and for validation, class by class at random; None where nothing is held out."""
+    """Rows for training and for validation, class by class at random; None where nothing is held out.
+
+    Rows with the same number in `groups` are of one class and stay on one side, at least one group on each.
+    Groups are then what is counted against `MIN_VALIDATION_ROWS`: copies of a row tell no more than the row.
+    """
     if early_stopping != "auto" and not early_stopping:
         return None
-    counts = np.bincount(codes)
+    units = codes if groups is None else codes[np.unique(groups, return_index=True)[1]]
+    counts = np.bincount(units)
     held = np.floor(fraction * counts).astype(np.int64)
     if early_stopping == "auto" and held.min() < MIN_VALIDATION_ROWS:
         return None
     held = np.maximum(held, 1)
     if (counts - held).min() < 1:
+        copies = "" if groups is None else ", copies aside"
         raise ValueError(
-            f"early_stopping holds out rows of every class, but one has {counts.min()} of them: pass "
+            f"early_stopping holds out rows of every class, but one has {counts.min()} of them{copies}: pass "
             "eval_set=(X, y) to fit, or early_stopping=False"
         )
-    validation = np.concatenate(
-        [random.permutation(np.flatnonzero(codes == k))[:n] for k, n in enumerate(held)]
-    )
     inside = np.zeros(len(codes), dtype=bool)
-    inside[validation] = True
+    for k, n in enumerate(held):
+        own = np.flatnonzero(codes == k)
+        if groups is None:
+            inside[random.permutation(own)[:n]] = True
+        else:
+            inside[own] = _share_of_groups(groups[own], fraction, random)
     return np.flatnonzero(~inside), np.flatnonzero(inside)
+
+
+def _share_of_groups(groups: Codes, fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
+    """Which rows are of groups drawn at random that have about the fraction of the rows.
+
+    Groups are drawn until their rows are as near to it as they come. Where the first alone is further from it
+    than nothing, it is the group whose size is nearest: one heavy row would else be all of the validation.
+    """
+    _, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    goal = fraction * len(groups)
+    order = random.permutation(len(sizes))
+    sums = np.append(0, np.cumsum(sizes[order])[:-1])
+    drawn = order[: int(np.argmin(np.abs(sums - goal)))]
+    if not len(drawn):
+        drawn = order[[int(np.argmin(np.abs(sizes[order] - goal)))]]
+    return np.isin(places.ravel(), drawn)
