@@ -60,7 +60,7 @@ def test_few_positives_are_not_learnt_by_heart():
 
 def test_six_positives_are_better_than_none():
     """Some parts are at their best after one epoch, others improve for thirty; scores are far too large."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(3)
 
     def table(count, positives):
         y = np.zeros(count, int)
@@ -83,7 +83,7 @@ def test_six_positives_are_better_than_none():
 def test_nets_that_diverge_while_epochs_are_chosen_are_told():
     X, y = rare_table(800, 3)
     with pytest.warns() as told:  # of the model itself, too, which is no better
-        DeepClassifier("crossentropy", **SMALL, width=16, learning_rate=1e6, warmup_epochs=1).fit(X, y)
+        DeepClassifier("crossentropy", **SMALL, width=16, learning_rate=1e20, warmup_epochs=1).fit(X, y)
     messages = [str(one.message) for one in told if one.category is DivergedWarning]
     assert "nets that choose the number of epochs failed" in messages[0]
     assert len(messages) == 2

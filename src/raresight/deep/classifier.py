@@ -25,10 +25,11 @@ from ..common.estimators import (
 from ..common.labels import below_one, encode, read_targets, shares_of
 from ..common.level import shifted
 from ..common.posterior import log_posterior, two_columns
-from ..common.tables import categorical_columns, is_frame, read_table
+from ..common.tables import categorical_columns, read_table
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from ..nn import Recipe
+from .counted_rows import count_rows, rows_at
 from .cross_fit import Choice, choose_by_turns, parts_of
 from .encoding import TableEncoder, dense_table
 from .files import read_model, write_model
@@ -274,24 +275,25 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_consistent_length(table, labels)
         weights = read_weights(sample_weight, table)
         classes, codes = encode(labels)
-        shares = shares_of(codes, weights, classes)
-        # Weights count as repetitions, also where the loss asks for the sizes of the classes.
-        counts = np.bincount(codes) if weights is None else shares * np.count_nonzero(weights)
-        if weights is not None:
-            weights = below_one(weights)
-            kept = np.flatnonzero(weights)
-            table, codes, weights = _rows(table, kept), codes[kept], weights[kept]
-        losses = self._losses(classes, counts)
+        shares_of(codes, weights, classes)  # an error where a class has no weight
         categorical = categorical_columns(table, self.categorical_features, "categorical_features")
+        if weights is not None:
+            kept = np.flatnonzero(below_one(weights))
+            table, codes, weights = rows_at(table, kept), codes[kept], weights[kept]
+        counted = count_rows(table, codes, weights, categorical)
+        table, codes, weights = rows_at(table, counted.places), codes[counted.places], counted.weights
+        shares = shares_of(codes, weights, classes)
+        losses = self._losses(classes, np.bincount(codes) if weights is None else shares * len(codes))
         random = check_random_state(self.random_state)
         seeds = [int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=self.n_seeds)]
         given = self._read_evaluation(eval_set, eval_sample_weight, classes, categorical)
         parts = None
         if given is None:
-            parts = hold_out(codes, self.early_stopping, float(self.validation_fraction), random)
+            fraction = float(self.validation_fraction)
+            parts = hold_out(codes, self.early_stopping, fraction, random, counted.groups)
         train = np.arange(len(codes)) if parts is None else parts[0]
-        counted = np.ones(len(codes)) if weights is None else weights
-        encoder = TableEncoder.learn(_rows(table, train), categorical, counted[train])
+        of_rows = np.ones(len(codes)) if weights is None else weights
+        encoder = TableEncoder.learn(rows_at(table, train), categorical, of_rows[train])
         inputs = encoder.apply(table)
         rows = TrainingRows(inputs[train], codes[train], None if weights is None else weights[train], shares)
         validation = None
@@ -318,7 +320,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plan.check_batch(min(recipe.batch, len(train)))
         choice = None
         if not is_watched and self.early_stopping == "auto":
-            choice = self._choice_by_turns(plan, losses, seeds, rows, event, random, device)
+            choice = self._choice_by_turns(plan, losses, seeds, rows, counted.groups, event, random, device)
         if choice is not None:
             recipe, average = self._recipe(len(train), True), self._average(True)
             recipe = replace(recipe, epochs=choice.epochs)
@@ -338,7 +340,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         raw, scored = ScoredRows(nets.scores(inputs, device), codes, weights), train
         scale = self._scale(nets, raw, validation, choice, shares, device)
         if parts is not None and self.refit:
-            encoder = TableEncoder.learn(table, categorical, counted)
+            encoder = TableEncoder.learn(table, categorical, of_rows)
             inputs = encoder.apply(table)
             rows = TrainingRows(inputs, codes, weights, shares)
             nets = refit_nets(
@@ -381,17 +383,19 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         losses: list[Loss],
         seeds: list[int],
         rows: TrainingRows,
+        groups: Array | None,
         event: int,
         random: np.random.RandomState,
         device: str,
     ) -> Choice | None:
         """How long, and with which loss; None where a class has one row only, which cannot take turns."""
-        parts = parts_of(rows.codes, random)
+        parts = parts_of(rows.codes, random, groups)
         if parts is None:
             if len(losses) > 1:
+                copies = "" if groups is None else ", copies aside"
                 raise ValueError(
-                    f"{len(losses)} losses need rows to choose by, but a class has one row only: pass "
-                    "eval_set=(X, y) to fit, or a single loss"
+                    f"{len(losses)} losses need rows to choose by, but a class has one row only{copies}: "
+                    "pass eval_set=(X, y) to fit, or a single loss"
                 )
             return None
         return choose_by_turns(
@@ -494,7 +498,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with torch_threads(self.n_jobs):
             found = [
                 self.nets_.scores(
-                    self._encoder.apply(dense_table(_rows(table, slice(i, i + _BLOCK)))), device
+                    self._encoder.apply(dense_table(rows_at(table, slice(i, i + _BLOCK)))), device
                 )
                 for i in blocks
             ]
@@ -556,7 +560,3 @@ def _holds_pairs(eval_set: Any) -> bool:
     return isinstance(eval_set, (list, tuple)) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 and np.ndim(pair[0]) == 2 for pair in eval_set
     )
-
-
-def _rows(table: Any, chosen: Any) -> Any:
-    return table.iloc[chosen] if is_frame(table) else table[chosen]

@@ -20,7 +20,7 @@ from ..common.tables import check_categories, is_frame, is_sparse
 from .levels import Levels
 from .normal_scores import NormalScores
 
-__all__ = ["TableEncoder", "dense_table"]
+__all__ = ["TableEncoder", "dense_table", "numbers_of"]
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ class TableEncoder:
                 levels = Levels.learn(known, codes, weights) if len(known) else None
                 columns.append(_Column(None, levels, bool(missing.any())))
             else:
-                values = _numbers(table, i)
+                values = numbers_of(table, i)
                 missing = np.isnan(values)
                 scale = NormalScores.learn(values[~missing], weights[~missing])
                 columns.append(_Column(scale, None, bool(missing.any()) and not missing.all()))
@@ -123,7 +123,7 @@ class TableEncoder:
                 codes, missing = _codes(table, i, column.levels.known)
                 inputs[:, place : place + column.levels.n_inputs] = column.levels.apply(codes)
             elif column.scale is not None:
-                values = _numbers(table, i)
+                values = numbers_of(table, i)
                 missing = np.isnan(values)
                 inputs[:, place] = column.scale.apply(values)
             else:
@@ -188,11 +188,8 @@ def dense_table(table: Any) -> Any:
     return table.toarray()
 
 
-def _name(table: Any, i: int) -> str:
-    return str(table.columns[i]) if is_frame(table) else str(i)
-
-
-def _numbers(table: Any, i: int) -> Floats:
+def numbers_of(table: Any, i: int) -> Floats:
+    """A column as float64, missing values as NaN; an error where it holds categories that are no numbers."""
     if is_frame(table):
         dtype = table.dtypes.iloc[i]
         if str(dtype) == "category":
@@ -205,6 +202,10 @@ def _numbers(table: Any, i: int) -> Floats:
                 )
         return np.asarray(table.iloc[:, i].to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(table[:, i], dtype=np.float64)
+
+
+def _name(table: Any, i: int) -> str:
+    return str(table.columns[i]) if is_frame(table) else str(i)
 
 
 def _distinct(table: Any, i: int) -> tuple[Any, ...]:

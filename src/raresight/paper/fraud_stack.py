@@ -4,6 +4,8 @@ What a method gets is what `DeepClassifier`, fitted with the settings of that me
 held-out rows choose its epochs and its setting, and its training ends, by the patience, where it would have
 ended there. Only the time differs: a GPU takes little longer for 22 losses than for one. Weights are not
 averaged, nor are nets trained again on all rows: the published results were made before there was either.
+They were made with rows in the order of the file, too, in which equal ones were held out one by one; now it
+is that of `raresight.deep.counted_rows`, so that other rows are held out.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ..deep import DeepClassifier
+from ..deep.counted_rows import count_rows
 from ..deep.encoding import TableEncoder
 from ..deep.fitting import TrainingRows, best_merit, train_ensembles
 from ..deep.level import at_level, score_shift
@@ -163,18 +166,22 @@ def fit_methods(
         device: Such as "cpu" or "cuda".
         after_epoch: Called with the number of epochs that are done; what it raises ends the training.
     """
-    codes = np.asarray(y, dtype=np.int64)
-    shares = np.bincount(codes) / len(codes)
+    given = np.asarray(y, dtype=np.int64)
+    counted = count_rows(X, given, None, [])
+    X, codes, weights = X[counted.places], given[counted.places], counted.weights
+    of_rows = np.ones(len(codes)) if weights is None else weights
+    shares = np.bincount(codes, of_rows) / of_rows.sum()
     # Drawn in the order in which the estimator draws them.
     random = check_random_state(seed)
     seeds = [int(one) for one in random.randint(np.iinfo(np.int32).max, size=setup.seeds)]
-    parts = hold_out(codes, True, setup.validation_fraction, random)
+    parts = hold_out(codes, True, setup.validation_fraction, random, counted.groups)
     if parts is None:
         raise ValueError("no rows were held out, but settings are chosen on them")
     train, held = parts
-    encoder = TableEncoder.learn(X[train], [], np.ones(len(train)))
+    encoder = TableEncoder.learn(X[train], [], of_rows[train])
     inputs = encoder.apply(X)
-    validation = Validation(inputs[held], codes[held], None, MAX_FPR)
+    own = [None if weights is None else weights[some] for some in (train, held)]
+    validation = Validation(inputs[held], codes[held], own[1], MAX_FPR)
     plan = plan_net(setup.net, {}, {}, features=encoder.n_inputs, outputs=1)
 
     losses = [parse(text) for texts in methods.values() for text in texts]
@@ -183,7 +190,7 @@ def fit_methods(
         plan,
         losses,
         seeds,
-        TrainingRows(inputs[train], codes[train], None, shares),
+        TrainingRows(inputs[train], codes[train], own[0], shares),
         setup.recipe(),
         validation=validation,
         patience=setup.patience,
@@ -204,7 +211,7 @@ def fit_methods(
     # The level takes a CPU longer than the scores take a GPU: all methods at once.
     with ThreadPoolExecutor() as pool:
         levelled = {
-            method: pool.submit(_levelled, nets.loss, *raw[method], shares)
+            method: pool.submit(_levelled, nets.loss, *raw[method], shares, weights)
             for method, (nets, _, _) in picked.items()
         }
     results = {
@@ -220,10 +227,14 @@ def fit_methods(
 
 
 def _levelled(
-    loss: Loss, fitted: NDArray[np.float32], test: NDArray[np.float32], shares: Floats
+    loss: Loss,
+    fitted: NDArray[np.float32],
+    test: NDArray[np.float32],
+    shares: Floats,
+    weights: Floats | None,
 ) -> tuple[Floats, Floats]:
     """Scores and probabilities of test rows, with the constant that puts the fitted rows at their share."""
-    score = at_level(test, score_shift(loss, fitted, shares, None))
+    score = at_level(test, score_shift(loss, fitted, shares, weights))
     return score, np.asarray(loss.probability(score))
 
 
