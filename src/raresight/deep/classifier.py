@@ -96,12 +96,12 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         warmup_epochs: Over these the learning rate rises linearly.
         early_stopping: Whether training rows are held out to find each net's best epoch by the partial AUC up
             to `max_fpr`, with the rarer class as the event (for several classes by the mean log-probability
-            of the true one). `"auto"` does so where at least 80 rows of every class would be held out; with
-            fewer it chooses the number of epochs, and among losses, by five parts that take turns in judging
-            (see `raresight.deep.cross_fit`) and then trains on all rows. With `eval_set` in `fit` those rows
-            serve and none are held out. With False the nets have the weights of the last of `max_epochs`
-            epochs.
-        validation_fraction: The share of the rows of each class that is held out.
+            of the true one). `"auto"` does so where at least 80 rows of every class, copies of a row counted
+            once, would be held out; with fewer it chooses the number of epochs, and among losses, by five
+            parts that take turns in judging (see `raresight.deep.cross_fit`) and then trains on all rows.
+            With `eval_set` in `fit` those rows serve and none are held out. With False the nets have the
+            weights of the last of `max_epochs` epochs.
+        validation_fraction: The share of the rows of each class that is held out, copies of a row together.
         patience: Training ends when no net has become better for so many epochs; where parts take turns in
             judging, after five without a better mean.
         average_epochs: What is judged and kept are means of the weights over about so many of the last epochs
@@ -120,9 +120,9 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `LinearClassifier`.
         categorical_features: `"auto"` takes categorical columns of DataFrames; a list of names or positions
             adds columns, also of text, and so does a mask of one boolean a column; None adds none.
-        precision: Of the weights in training: `"float32"`, or `"float64"`, 1.4 times as slow on a CPU, whose
-            sums hardly depend on the order of rows. With it, and with all rows in one batch, no dropout, no
-            batch norm and no choice of epochs, a row of weight 2 is the row twice to seven digits.
+        precision: Of the weights in training: `"float32"`, or `"float64"`, 1.4 times as slow on a CPU. With
+            it, and with all rows in one batch, no dropout, no batch norm and no choice of epochs, weights
+            that are no whole multiples of one number give what repetitions give, too, to seven digits.
         device: `"auto"` is a GPU if there is one; or `"cpu"`, `"cuda"`.
         random_state: Seed of first weights, batches and held-out rows.
         n_jobs: Threads on a CPU; -1 is one a core, None leaves it to PyTorch.
@@ -247,13 +247,17 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         eval_set: Any = None,
         eval_sample_weight: Any = None,
     ) -> DeepClassifier:
-        """Train on X and y.
+        """Train on X and y, which give the same model in every order of their rows.
+
+        Copies of a row, by its weight or in X, are on one side where rows are held out or take turns.
 
         Args:
             X: (n, d) array, scipy.sparse matrix (made dense), pandas or polars DataFrame; NaN and null are
                 missing.
             y: n labels of any kind; the last class in sorted order is the positive one of two.
-            sample_weight: n weights, which count as repetitions of a row.
+            sample_weight: n weights, which count as repetitions of a row: whole multiples of one number are
+                written out as copies (see `raresight.deep.counted_rows`), others are weights of which the
+                proportions count.
             eval_set: `(X, y)`, rows that choose the best epoch and loss instead of held-out ones.
             eval_sample_weight: Their weights.
         """

@@ -34,7 +34,8 @@ Keys = NDArray[np.uint64]
 MOST_COPIES = 1_000_000
 # Counts of which the mean is beyond are none: whole multiples of a tiny number, as all floats are.
 _LARGEST_MEAN = 1 << 20
-_DIGITS = 53
+# Binary digits of a float, and of the whole numbers among which a greatest common divisor is found.
+_DIGITS, _WHOLE_DIGITS = 53, 62
 # Rows of an array that are hashed at a time: its columns then come from the cache.
 _BLOCK = 1 << 14
 # Odd, with irregular digits; the first is that of splitmix64.
@@ -183,14 +184,14 @@ def _same_as_before(table: Any, codes: Whole, categorical: Sequence[int]) -> NDA
 def _counts(weights: Floats) -> Whole | None:
     """Weights as the whole multiples of the largest number of which all are, or None for any others.
 
-    >>> _counts(np.array([0.5, 2.0, 3.5])), _counts(np.array([30.0, 20.0, 10.0])), _counts(np.array([0.3, 1]))
-    (array([1, 4, 7]), array([3, 2, 1]), None)
+    >>> _counts(np.array([0.5, 2.0, 3.5])), _counts(np.array([0.1, 0.2, 0.4])), _counts(np.array([0.3, 1.0]))
+    (array([1, 4, 7]), array([1, 2, 4]), None)
     """
     mantissas, exponents = np.frexp(weights)
     digits = np.ldexp(mantissas, _DIGITS).astype(np.int64)
     # The lowest of the binary digits of each weight that is one.
     lowest = exponents - _DIGITS + np.frexp((digits & -digits).astype(np.float64))[1] - 1
-    if exponents.max() - lowest.min() > _DIGITS:
+    if exponents.max() - lowest.min() > _WHOLE_DIGITS:
         return None
     whole = np.ldexp(weights, -lowest.min()).astype(np.int64)
     counts = whole // np.gcd.reduce(whole)

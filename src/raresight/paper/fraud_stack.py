@@ -4,8 +4,7 @@ What a method gets is what `DeepClassifier`, fitted with the settings of that me
 held-out rows choose its epochs and its setting, and its training ends, by the patience, where it would have
 ended there. Only the time differs: a GPU takes little longer for 22 losses than for one. Weights are not
 averaged, nor are nets trained again on all rows: the published results were made before there was either.
-They were made with rows in the order of the file, too, in which equal ones were held out one by one; now it
-is that of `raresight.deep.counted_rows`, so that other rows are held out.
+Rows were in the order of the file then; in that of `raresight.deep.counted_rows` others are held out.
 """
 
 from __future__ import annotations
