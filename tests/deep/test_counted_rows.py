@@ -16,7 +16,7 @@ from raresight.deep.cross_fit import PARTS, parts_of
 from raresight.deep.validation import MIN_VALIDATION_ROWS, hold_out
 
 FAST = {"width": 8, "max_epochs": 2, "random_state": 0, "n_jobs": 1}
-VALUES = [0.0, -0.0, 1.0, -3.5, float("nan")]
+VALUES = [0.0, -0.0, 1.0, -3.5, float("nan"), -float("nan")]
 
 
 def counted(X, codes, weights=None, categorical=()):
@@ -113,6 +113,27 @@ def test_rows_without_copies_are_only_put_in_order():
     # Columns and the class have places of their own in the hash.
     assert not np.array_equal(count_rows(X[:, ::-1], y, None, []).places, found.places)
     assert not np.array_equal(count_rows(X, 1 - y, None, []).places, found.places)
+
+
+def test_zeros_are_equal_and_so_are_gaps():
+    X = np.array([[0.0], [-0.0], [np.nan], [-np.nan], [1.0], [0.0]])
+    weights = np.array([0.1, 0.25, 0.3, 0.15, 0.2, 0.7])
+    for categorical in ([], [0]):
+        rows, codes, own, _ = counted(X, np.array([0, 0, 0, 0, 0, 1]), weights, categorical)
+        assert len(rows) == 4
+        found = {str((abs(x), k)): w for (x,), k, w in zip(rows.tolist(), codes.tolist(), own, strict=True)}
+        assert found == pytest.approx(
+            {"(0.0, 0)": 0.35, "(nan, 0)": 0.45, "(1.0, 0)": 0.2, "(0.0, 1)": 0.7}, rel=1e-12
+        )
+
+
+def test_sums_of_fractions_do_not_depend_on_the_order():
+    X, y = np.repeat([[1.0], [2.0], [3.0]], [8, 8, 1], axis=0), np.repeat([0, 0, 1], [8, 8, 1])
+    weights = np.random.default_rng(0).random(17)
+    orders = [np.random.default_rng(seed).permutation(17) for seed in range(50)]
+    assert len({weights[:8][order[order < 8]].cumsum()[-1] for order in orders}) > 1
+    for order in orders:
+        assert_same(counted(X, y, weights), counted(X[order], y[order], weights[order]))
 
 
 def test_types_of_numbers_do_not_matter():
