@@ -180,6 +180,15 @@ def test_frames_with_gaps_and_categories():
     unknown = fresh.assign(shop=pd.Categorical(["elsewhere"] * 3000))
     with pytest.warns(UserWarning, match="training saw no category that column 'shop' holds"):
         assert np.isfinite(model.decision_function(unknown)).all()
+    known = fresh.shop.astype(object)
+    for places, is_told in ((slice(0, 1000), False), (slice(0, 2900), True)):
+        known.iloc[places] = "elsewhere"
+        mostly = fresh.assign(shop=pd.Categorical(known))
+        if is_told:
+            with pytest.warns(UserWarning, match=r"'shop' holds in \d+ of 3000 rows, such as 'elsewhere'"):
+                model.decision_function(mostly)
+        else:
+            model.decision_function(mostly)  # a few new ones are usual
     with pytest.raises(ValueError, match="categorical_features: there is no column named 'nothing'"):
         DeepClassifier(**SMALL, categorical_features=["nothing"]).fit(frame, y)
     with pytest.raises(ValueError, match="neither numbers nor categories"):
@@ -245,6 +254,9 @@ def test_the_batch_grows_with_the_rows():
         ({"width": 2.5}, "width must be a whole number of at least 1, got 2.5"),
         ({"max_epochs": 0}, "max_epochs must be None or a whole number of at least 1, got 0"),
         ({"batch_size": "large"}, "batch_size must be 'auto' or a whole number"),
+        ({"batch_size": np.array([64, 128])}, "batch_size must be 'auto' or a whole number"),
+        ({"early_stopping": np.array([True, False])}, "early_stopping must be 'auto', True or False"),
+        ({"calibration": np.array(["scale", "level"])}, "calibration must be 'scale' or 'level'"),
         ({"learning_rate": 0.0}, "learning_rate must be a number above 0 or None, got 0.0"),
         ({"weight_decay": -1}, "weight_decay must be a number of at least 0"),
         ({"validation_fraction": 1.0}, "validation_fraction must be a number between 0 and 1"),
@@ -347,11 +359,14 @@ def test_columns_of_another_type_than_in_training_are_told():
     ):
         model.predict(frame.assign(amount=pd.Categorical(amounts)))
     with pytest.warns(
-        UserWarning, match="no category that column 'code' holds, such as '.', but others such as 0"
+        UserWarning,
+        match="no category that column 'code' holds in 300 of 300 rows, such as '.', but others such as 0",
     ):
         model.predict(frame.assign(code=frame["code"].astype(str).astype("category")))
-    some = frame.assign(code=np.where(np.arange(300) > 0, 9, 1))
-    assert model.predict(some).shape == (300,)  # one known value: a new category is nothing to warn of
+    some = frame.assign(code=np.where(np.arange(300) >= 150, 9, 1))
+    assert model.predict(some).shape == (300,)  # in up to half of the rows a new category is usual
+    with pytest.warns(UserWarning, match="'code' holds in 299 of 300 rows, such as 9"):
+        model.predict(frame.assign(code=np.where(np.arange(300) > 0, 9, 1)))
     with pytest.raises(ValueError, match="0 feature"):
         DeepClassifier().fit(frame[[]], y)
 

@@ -178,7 +178,7 @@ def test_fractions_are_no_counts(kind):
 
 
 def test_too_many_copies_stand_for_several(monkeypatch):
-    monkeypatch.setattr(counted_rows, "MOST_COPIES", 100)
+    monkeypatch.setattr(counted_rows, "_MOST_COPIES", 100)
     X, y = distinct_table(10, 4)
     weights = np.array([1.0, 2, 3, 50, 200, 400, 1000, 1, 1, 1])
     rows, codes, own, groups = counted(X, y, weights)
@@ -188,9 +188,35 @@ def test_too_many_copies_stand_for_several(monkeypatch):
         assert len(set(groups[copies])) == 1
         assert own[copies].sum() / own.sum() == pytest.approx(weight / weights.sum())
     assert np.bincount(codes, own)[1] / own.sum() == pytest.approx(weights[:4].sum() / weights.sum())
-    # Never fewer than there are distinct rows.
-    monkeypatch.setattr(counted_rows, "MOST_COPIES", 1)
-    assert len(counted(X, y, weights)[0]) >= 10
+    # Nor a bound below twice the distinct rows.
+    monkeypatch.setattr(counted_rows, "_MOST_COPIES", 1)
+    assert 20 <= len(counted(X, y, weights)[0]) <= 30
+    assert len(counted(X, y, np.array([2.0] * 5 + [1.0] * 5))[0]) == 15
+
+
+def test_copies_of_many_rows_are_few():
+    """Weights of 100 on all but one in a hundred must not make an epoch a hundred times as long."""
+    X, y = distinct_table(10_000, 100)
+    weights = np.where(y == 1, 1.0, 100.0)
+    rows, codes, own, groups = counted(X, y, weights)
+    assert 19_000 <= len(rows) <= 21_000
+    assert np.bincount(codes, own)[1] / own.sum() == pytest.approx(100 / weights.sum())
+    assert len(set(groups)) == 10_000
+
+
+def test_draws_are_as_many_as_they_are(monkeypatch):
+    """A table of few categories, with rows that both classes share."""
+    X = np.random.default_rng(0).integers(0, 3, size=(30_000, 2)).astype(float)
+    y = np.arange(30_000) % 2
+    rows, _, own, groups = counted(X, y)
+    assert len(rows) == 30_000
+    assert own is None
+    assert groups is None
+    monkeypatch.setattr(counted_rows, "_MOST_DRAWS", 1_000)
+    rows, codes, own, groups = counted(X, y)
+    assert 990 <= len(rows) <= 1_010
+    assert groups is None
+    assert np.bincount(codes, own) / own.sum() == pytest.approx([0.5, 0.5])
 
 
 def test_rows_with_one_hash_are_told_apart(monkeypatch):
@@ -236,14 +262,14 @@ def sides(groups, held):
 
 
 def test_copies_of_a_row_are_held_out_together():
-    """Positives of weight 100: each would else judge what it trained."""
+    """Positives of weight 10: each would else judge what it trained."""
     X, y = distinct_table(3000, 500)
-    _, codes, own, groups = counted(X, y, np.where(y == 1, 100.0, 1.0))
+    _, codes, own, groups = counted(X, y, np.where(y == 1, 10.0, 1.0))
     assert own is None
     train, held = hold_out(codes, "auto", 0.2, np.random.RandomState(0), groups)
     assert sorted([*train, *held]) == list(range(len(codes)))
     assert sides(groups, held)
-    assert np.bincount(codes[held]).tolist() == [500, 10_000]
+    assert np.bincount(codes[held]).tolist() == [500, 1_000]
     # A fifth of 399 rows is too few to judge by, however often they come.
     few = groups < np.flatnonzero(np.cumsum(np.bincount(groups) > 1) == 399)[0] + 1
     assert hold_out(codes[few], "auto", 0.2, np.random.RandomState(0), groups[few]) is None

@@ -24,14 +24,15 @@ from ..common.labels import below_one
 from ..common.tables import is_frame
 from .encoding import numbers_of
 
-__all__ = ["MOST_COPIES", "CountedRows", "count_rows", "rows_at"]
+__all__ = ["CountedRows", "count_rows", "rows_at"]
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
-# Rows up to which counts are written out as copies, where there are not more distinct rows than that.
-MOST_COPIES = 1_000_000
+# Copies cost the time of rows. So many are written out, or twice as many as there are distinct rows; and of a
+# table of counts, whose equal rows are as good as any, so many, or as many as there are distinct rows.
+_MOST_COPIES, _MOST_DRAWS = 10_000, 1_000_000
 # Counts of which the mean is beyond are none: whole multiples of a tiny number, as all floats are.
 _LARGEST_MEAN = 1 << 20
 # Binary digits of a float, and of the whole numbers among which a greatest common divisor is found.
@@ -99,7 +100,8 @@ def count_rows(table: Any, codes: Whole, weights: Floats | None, categorical: Se
     are_draws = _are_draws(contents[distinct], codes[distinct])
     if are_draws and (sums == np.rint(sums)).all() and sums.mean() <= _LARGEST_MEAN:
         counts = sums.astype(np.int64)
-    copies, each = _copies(counts)
+    most = max(len(counts), _MOST_DRAWS) if are_draws else max(2 * len(counts), _MOST_COPIES)
+    copies, each = _copies(counts, most)
     groups = None if are_draws or copies.max() == 1 else np.repeat(np.arange(len(distinct)), copies)
     of_copies = None if (each == each[0]).all() else below_one(np.repeat(each, copies))
     return CountedRows(np.repeat(distinct, copies), of_copies, groups)
@@ -198,14 +200,15 @@ def _counts(weights: Floats) -> Whole | None:
     return counts if counts.mean() <= _LARGEST_MEAN else None
 
 
-def _copies(counts: Whole) -> tuple[Whole, Floats]:
+def _copies(counts: Whole, most: int) -> tuple[Whole, Floats]:
     """How many copies each row has, at least one, and how many times the row a copy of it stands for.
 
-    >>> copies, each = _copies(np.array([1, 3_000_000, 1_000_000]))
+    They are about `most` where there would be more.
+
+    >>> copies, each = _copies(np.array([1, 3_000, 1_000]), 1_000)
     >>> copies.tolist(), each.tolist()
-    ([1, 750000, 250000], [1.0, 4.0, 4.0])
+    ([1, 750, 250], [1.0, 4.0, 4.0])
     """
-    most = max(len(counts), MOST_COPIES)
     unit = max(1.0, float(counts.sum()) / most)
     copies = np.maximum(1, np.rint(counts / unit)).astype(np.int64)
     return copies, counts / copies

@@ -90,7 +90,7 @@ class TableEncoder:
         return [i for i, column in enumerate(self.columns) if column.scale is None]
 
     def warn_of_unseen(self, table: Any) -> None:
-        """Warn of columns of a DataFrame with no category that training saw: "1", say, where it saw 1.
+        """Warn of columns of a DataFrame with mostly categories that training did not see: "1", say, for 1.
 
         Arrays of numbers cannot have got the type wrong, and codes that training lacked are usual in a few
         rows.
@@ -102,11 +102,13 @@ class TableEncoder:
             if levels is None:
                 continue
             codes, missing = _codes(table, i, levels.known)
-            if not missing.all() and (codes < 0).all():
-                value = table.iloc[:, i][~missing].tolist()[0]
+            is_new = (codes < 0) & ~missing
+            if 2 * is_new.sum() > (~missing).sum():
+                value = table.iloc[:, i][is_new].tolist()[0]
                 warnings.warn(
-                    f"training saw no category that column {_name(table, i)!r} holds, such as {value!r}, but "
-                    f"others such as {levels.known[0]!r}: the column says nothing of these rows",
+                    f"training saw no category that column {_name(table, i)!r} holds in {is_new.sum()} of "
+                    f"{len(codes)} rows, such as {value!r}, but others such as {levels.known[0]!r}: "
+                    "the column says nothing of these rows",
                     UserWarning,
                     stacklevel=3,
                 )

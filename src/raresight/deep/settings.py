@@ -43,7 +43,7 @@ def check_settings(estimator: Any) -> None:
         _check_whole(name, getattr(estimator, name))
     if estimator.max_epochs is not None:
         _check_whole("max_epochs", estimator.max_epochs, "None or ")
-    if estimator.batch_size != "auto":
+    if not _is_auto(estimator.batch_size):
         _check_whole("batch_size", estimator.batch_size, "'auto' or ")
     if estimator.n_jobs is not None and not _means_all_cores(estimator.n_jobs):
         _check_whole("n_jobs", estimator.n_jobs, "None, -1 for all cores, or ")
@@ -58,14 +58,14 @@ def check_settings(estimator: Any) -> None:
     )
     _check_number("max_fpr", estimator.max_fpr, "above 0 and at most 1", lambda x: 0 < x <= 1)
     stops = estimator.early_stopping
-    if stops != "auto" and not isinstance(stops, (bool, np.bool_)):
+    if not _is_auto(stops) and not isinstance(stops, (bool, np.bool_)):
         raise ValueError(f"early_stopping must be 'auto', True or False, got {estimator.early_stopping!r}")
     for name in ("refit", "verbose"):
         if not isinstance(getattr(estimator, name), (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, got {getattr(estimator, name)!r}")
     if not isinstance(estimator.precision, str) or estimator.precision not in _PRECISIONS:
         raise ValueError(f"precision must be 'float32' or 'float64', got {estimator.precision!r}")
-    if estimator.calibration not in ("scale", "level"):
+    if not isinstance(estimator.calibration, str) or estimator.calibration not in ("scale", "level"):
         raise ValueError(f"calibration must be 'scale' or 'level', got {estimator.calibration!r}")
     options = estimator.net_options
     if options is not None and not isinstance(options, Mapping):
@@ -150,6 +150,11 @@ def _cores() -> int:
 
 def _means_all_cores(n_jobs: Any) -> bool:
     return isinstance(n_jobs, Integral) and n_jobs == -1
+
+
+def _is_auto(value: Any) -> bool:
+    # An array is compared number by number.
+    return isinstance(value, str) and value == "auto"
 
 
 def _check_whole(name: str, value: Any, other: str = "") -> None:
