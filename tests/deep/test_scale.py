@@ -11,7 +11,7 @@ from raresight.common.posterior import log_posterior
 from raresight.deep import DeepClassifier
 from raresight.deep import scale as scale_module
 from raresight.deep.level import at_level, score_shift
-from raresight.deep.scale import ScoredRows, _evidence, _thinned, carried_over, score_scale
+from raresight.deep.scale import ScoredRows, _thinned, carried_over, score_scale
 from raresight.losses import parse
 from raresight.metrics import roc_auc
 
@@ -174,20 +174,6 @@ def test_a_spread_is_carried_over():
     flat = ScoredRows(np.ones(50), codes, None)
     for spoilt in (flat, ScoredRows(np.full(50, np.nan), codes, None)):
         assert carried_over(6.0, spoilt, flat) == carried_over(6.0, flat, spoilt) == 6.0
-
-
-def test_what_weighted_rows_are_worth():
-    codes = np.repeat([0, 1], [90, 10])
-    assert _evidence(ScoredRows(codes, codes, np.full(100, 0.25))) == pytest.approx(100)
-    # A tenth of the negatives with ten times the weight: what ten positives tell remains.
-    kept = np.concatenate([np.arange(0, 90, 10), np.arange(90, 100)])
-    thin = ScoredRows(codes[kept], codes[kept], np.where(codes[kept] == 0, 10.0, 1.0))
-    assert _evidence(thin) == pytest.approx(9 / 0.9)
-    # Positives that count a hundredfold are not a hundred times as many.
-    heavy = ScoredRows(codes, codes, np.where(codes == 1, 100.0, 1.0))
-    assert _evidence(heavy) == pytest.approx(10 / (1000 / 1090))
-    lost = ScoredRows(codes, codes, np.where(codes == 1, 1e-320, 1e300))
-    assert _evidence(lost) == np.inf
 
 
 def test_weights_of_held_out_rows_reach_the_search():

@@ -71,6 +71,29 @@ def test_probabilities_are_calibrated(result, table):
     assert mean == pytest.approx(0.03, rel=0.15)
 
 
+def test_probabilities_of_a_model_that_overfits_are_calibrated():
+    """By rows that it did not see: its own say that it is right."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(3000, 6))
+    y = random.random(3000) < 1 / (1 + np.exp(3 - X[:, 0]))
+    table = pd.DataFrame(X, columns=list("abcdef")).assign(label=y)
+    result = raresight.fit(
+        table, target="label", families="lightgbm", losses="crossentropy", trials=1, jobs=1, fpr=0.05
+    )
+    slope, level = (result.model.facts["calibration"][name] for name in ("slope", "level"))
+    assert slope < 0.7
+    assert result.model.fitted.slope == slope
+    after = result.judged.log_odds
+    before = (after - level) / slope
+
+    def log_loss(odds):
+        return np.logaddexp(0, np.where(result.test_y == 1, -odds, odds)).mean()
+
+    assert log_loss(after) < 0.97 * log_loss(before)
+    share = result.test_y.mean()
+    assert log_loss(after) < -share * np.log(share) - (1 - share) * np.log(1 - share)
+
+
 def test_same_seed_same_outcome(table, result):
     again = raresight.fit(table, target="label", trials=6, jobs=2, **SMALL)
     np.testing.assert_array_equal(again.judged.log_odds, result.judged.log_odds)

@@ -12,13 +12,7 @@ remain one thing. The factor has the largest
     mean over held-out rows of log p_y(a z + c(a))  -  (log a)^2 / (2 N)
 
 with weighted means: N times this is, but for a constant, the logarithm of the density of a, given N rows and
-log a ~ N(0, 1). So a few rows move it little. Of rows without weights N is their number. With weights, of
-which only the proportions count,
-
-    N = n_k W / W_k,    n_k = (sum of w)^2 / (sum of w^2)  over the rows of class k
-
-with W the sum of all weights, W_k that of class k, and k the class with the least n_k (Kish's effective
-number of rows): as much as that class can tell, because the rarest class decides how well a slope is known.
+log a ~ N(0, 1). So a few rows move it little. What weighted rows are worth says `raresight.common.slope`.
 """
 
 from __future__ import annotations
@@ -32,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from ..common.posterior import log_posterior
+from ..common.slope import evidence
 from ..losses import Loss
 from .level import at_level, find_shift, level_gap
 
@@ -92,7 +87,7 @@ def score_scale(loss: Loss, fitted: ScoredRows, held: ScoredRows, shares: Floats
         return 1.0
     some, others = _thinned(fitted, len(shares), _MOST_FITTED), _thinned(held, len(shares), _MOST_HELD)
     rows, counted = _normalised(some), _normalised(others)
-    evidence = _evidence(held)
+    worth = evidence(held.codes, held.weights)
 
     def gap(scale: float, shift: Floats) -> float:
         return level_gap(loss, at_level(some.scores, shift, scale), shares, rows)
@@ -112,7 +107,7 @@ def score_scale(loss: Loss, fitted: ScoredRows, held: ScoredRows, shares: Floats
             return _NOWHERE
         last_scale, last_shift = scale, shift
         log_p = log_probability(loss, at_level(others.scores, shift, scale), others.codes)
-        return float(counted @ log_p - log_scale**2 / (2 * evidence))
+        return float(counted @ log_p - log_scale**2 / (2 * worth))
 
     # Where scores are tiny the prior makes a hill of its own around a = 1: so also from where they have the
     # spread of the log-odds that tables have.
@@ -198,26 +193,6 @@ def _peak(gain: Callable[[float], float], starts: Sequence[float]) -> float:
         lambda x: -gain(x), bounds=(here - _STEP, here + _STEP), method="bounded", options={"xatol": _NEAR}
     )
     return float(found.x) if -found.fun > value else here
-
-
-def _evidence(rows: ScoredRows) -> float:
-    """N, the number of rows that the held-out ones are worth together.
-
-    >>> rows = ScoredRows(np.zeros(6), np.array([0, 0, 0, 0, 1, 1]), np.array([4.0, 4, 4, 4, 2, 2]))
-    >>> _evidence(rows)
-    10.0
-    """
-    if rows.weights is None:
-        return float(len(rows.codes))
-    found = []
-    for k in np.unique(rows.codes):
-        own = rows.weights[rows.codes == k]
-        largest = own.max()
-        part = own / largest  # the squares of tiny weights are zero
-        number, share = part.sum() ** 2 / (part**2).sum(), own.sum() / rows.weights.sum()
-        with np.errstate(divide="ignore", over="ignore"):
-            found.append((number, number / share))
-    return float(min(found)[1])
 
 
 def _thinned(rows: ScoredRows, n_classes: int, numbers: int) -> ScoredRows:

@@ -21,7 +21,7 @@ from ..select.leaderboard import baseline_of, leaderboard
 from ..select.search import Found, Limits, Progress, Task, search
 from ..select.space import Space, make_space
 from .influential import influential_rows
-from .judging import fit_all, judge, loss_verdict, twin_of
+from .judging import calibration_by, fit_all, judge, loss_verdict, twin_of
 from .notes import notes_of
 from .options import Options, make_options
 from .result import FitResult
@@ -204,6 +204,9 @@ def _conclude(
     tell(Step(f"Fitting the winner to all training rows: {winner.describe()}"))
     wanted = [winner, baseline.candidate, twin_of(winner)]
     fitted = fit_all(wanted, rows, options.seed, options.jobs)
+    out_of_fold = found.out_of_fold(found.best.number)
+    calibration = calibration_by(out_of_fold, task)
+    fitted[winner] = fitted[winner].calibrated(calibration)
     tell(Step("Judging on the held-out rows"))
     judged = judge(
         rows,
@@ -216,9 +219,7 @@ def _conclude(
     with warnings.catch_warnings():
         # A stand-in model that has not quite converged still shows the rows that pull.
         warnings.simplefilter("ignore")
-        influential, no_influence = influential_rows(
-            rows, chosen, winner.loss, found.out_of_fold(found.best.number)
-        )
+        influential, no_influence = influential_rows(rows, chosen, winner.loss, out_of_fold)
     board = leaderboard(found, task, baseline.number)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     command = _command(data, test, _as_done(options, found), space)
@@ -230,6 +231,7 @@ def _conclude(
         facts={
             "metrics": judged.evaluation.to_dict(),
             "threshold": {name: getattr(judged.threshold, name) for name in _THRESHOLD_FACTS},
+            "calibration": {"slope": calibration.slope, "level": calibration.level},
             "data": {
                 "fingerprint": rows.fingerprint,
                 "training_rows": len(rows.y),

@@ -3,6 +3,9 @@
 Three models are fitted to all training rows: the winner of the search; cross entropy with the defaults of the
 same family, which is what one would have had without a search; and the winner's twin, the same parameters
 under cross entropy. The twin tells what the loss did, apart from the parameters.
+
+The winner's probabilities are calibrated by the rows of cross-validation, each scored by a model that did not
+see it. Its own training rows would not do: where it overfits, it is right about them.
 """
 
 from __future__ import annotations
@@ -17,14 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.slope import Calibration, calibration_of
 from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr
 from ..metrics.threshold import NoThresholdError
 from ..model.candidate import Candidate
 from ..model.families import Fitted, fit_candidates
+from ..select.search import Task
 from ..select.workers import in_processes
 from .rows import Rows
 
-__all__ = ["Judged", "Threshold", "fit_all", "judge", "loss_verdict", "twin_of"]
+__all__ = ["Judged", "Threshold", "calibration_by", "fit_all", "judge", "loss_verdict", "twin_of"]
 
 CROSS_ENTROPY = "crossentropy"
 CONFIDENCE = 0.95
@@ -85,6 +90,13 @@ def _fit_one(
 ) -> Fitted:
     X = np.load(place, mmap_mode="r", allow_pickle=False)
     return fit_candidates([candidate], X, y, categorical, n_categories, seed=seed, threads=1)[0]
+
+
+def calibration_by(out_of_fold: NDArray[Any], task: Task) -> Calibration:
+    """Slope and level of the log-odds of validation rows, NaN where a row was never validated on."""
+    is_known = ~np.isnan(out_of_fold)
+    weights = None if task.weights is None else task.weights[is_known]
+    return calibration_of(out_of_fold[is_known], task.y[is_known].astype(np.int64), weights)
 
 
 def judge(

@@ -3,17 +3,19 @@
 Raw scores z go through the loss's inverse link lambda, and a constant delta makes the mean probability of the
 training rows their (weighted) share of positives (see `raresight.common.level`):
 
-    log-odds = lambda(z) + delta.
+    log-odds = a lambda(z) + delta,    a = 1 unless rows that training did not see say otherwise.
 
-Nets have their constant in z (see `raresight.deep.level`), and delta = 0.
+Nets have their constant in z (see `raresight.deep.level`), and delta = 0. `Fitted.calibrated` sets both by
+rows that training did not see (see `raresight.common.slope`).
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ..boosting import NoSplitWarning, start_of
 from ..common.labels import shares_of
 from ..common.level import level_shift
+from ..common.slope import Calibration
 from ..linear import NotConvergedWarning
 from ..losses import Loss, NonConvexLossWarning, parse
 from ..losses.for_classes import loss_for_classes
@@ -52,6 +55,7 @@ class Fitted:
         part: The native half: a `LinearPart`, a `BoostedPart` or a `DeepPart`.
         start_score: The loss-optimal constant score of the training rows.
         shift: What is added to the link's log-odds; zero for nets, whose scores have the constant on them.
+        slope: What they are multiplied by before.
         warnings: What the fit had to say, such as that it did not converge.
         threads: For predictions; None takes all cores.
 
@@ -70,6 +74,7 @@ class Fitted:
     shift: float
     warnings: tuple[str, ...] = ()
     threads: int | None = None
+    slope: float = 1.0
 
     @property
     def n_columns(self) -> int:
@@ -88,9 +93,23 @@ class Fitted:
         """Calibrated log-odds of raw scores that are known already."""
 
         def link(rows: slice) -> Floats:
-            return np.asarray(self.loss.log_odds(scores[rows].astype(np.float64)) + self.shift)
+            odds = self.loss.log_odds(scores[rows].astype(np.float64))
+            return np.asarray(self.slope * odds + self.shift)
 
         return by_blocks(link, len(scores), self.threads)
+
+    def calibrated(self, calibration: Calibration) -> Fitted:
+        """The same with other log-odds, a straight line of these.
+
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.normal(size=(100, 1)), np.arange(100) % 2
+        >>> (fitted,) = fit_candidates([Candidate("linear", "tbl")], X, y, [], [])
+        >>> moved = fitted.calibrated(Calibration(2.0, 1.0)).log_odds(X)
+        >>> bool(np.allclose(moved, 2 * fitted.log_odds(X) + 1))
+        True
+        """
+        slope, level = calibration.slope, calibration.level
+        return replace(self, slope=slope * self.slope, shift=slope * self.shift + level)
 
     def naive_probability(self, X: NDArray[Any]) -> Floats:
         """sigmoid(z): what one would take for the probability without the link."""
@@ -108,13 +127,15 @@ class Fitted:
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the native files into a folder; the description for `load` says their names."""
         text = str(self.loss)
+        line = f"{self.slope!r} lambda(z) + {self.shift!r}"
         files = self.part.save(folder)
         return {
             "candidate": self.candidate.to_dict(),
             "loss": text,
-            "link": f"log-odds = lambda(z) + {self.shift!r}, lambda the inverse link of {text}",
+            "link": f"log-odds = {line}, lambda the inverse link of {text}",
             "start_score": self.start_score,
             "level_shift": self.shift,
+            "slope": self.slope,
             "n_columns": self.n_columns,
             "warnings": list(self.warnings),
             "files": list(files),
@@ -126,6 +147,7 @@ class Fitted:
         try:
             candidate = Candidate.from_dict(description["candidate"])
             start_score, shift = float(description["start_score"]), float(description["level_shift"])
+            slope = float(description.get("slope", 1.0))  # the first version had none
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NonConvexLossWarning)  # said when it was fitted
                 loss = parse(description["loss"])
@@ -133,10 +155,12 @@ class Fitted:
             n_columns = description["n_columns"]
         except (KeyError, TypeError) as error:
             raise ValueError(f"the description of the model lacks or garbles an entry: {error}") from None
+        if not (math.isfinite(slope) and slope > 0):
+            raise ValueError(f"the description of the model has the slope {slope}, which must be above 0")
         part = _load_part(folder, candidate.family)
         if part.n_columns != n_columns:
             raise ValueError(f"the native model has {part.n_columns} columns, its description {n_columns}")
-        return cls(candidate, loss, part, start_score, shift, texts)
+        return cls(candidate, loss, part, start_score, shift, texts, slope=slope)
 
 
 def fit_candidates(

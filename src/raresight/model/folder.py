@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 
 MODEL_FILE = "model.json"
 FORMAT = "raresight.model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,7 +61,7 @@ class FitContent:
         answer: The chosen model and its figures.
         curve: Alarms at each threshold, of the held-out rows.
         band: Recall with its interval at some rates.
-        reliability: Bins before and after the link.
+        reliability: Bins before and after calibration.
         distribution: Histogram of the log-odds by class.
         leaderboard: The candidates, best first.
         loss_map: Partial AUC over (alpha, C).

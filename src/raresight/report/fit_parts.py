@@ -134,7 +134,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Bins of the probability read off the raw score, and of the one that the loss's link gives."""
+    """Bins of the probability read off the raw score, and of the calibrated one."""
 
     before: tuple[Bin, ...] = ()
     after: tuple[Bin, ...] = ()

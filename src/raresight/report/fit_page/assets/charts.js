@@ -146,8 +146,8 @@ const charts = (() => {
   function reliability(content, state, look) {
     const groups = [
       // Large and open below, small and filled above: both are seen where they fall together.
-      { name: "before the link", rows: content.reliability.before, colour: look.orange, symbol: "diamond-open", size: 13, bar: 4, barColour: look.orangeBand },
-      { name: "after the link", rows: content.reliability.after, colour: look.blue, symbol: "circle", size: 7, bar: 1.4, barColour: look.blue },
+      { name: "sigmoid of the score", rows: content.reliability.before, colour: look.orange, symbol: "diamond-open", size: 13, bar: 4, barColour: look.orangeBand },
+      { name: "calibrated", rows: content.reliability.after, colour: look.blue, symbol: "circle", size: 7, bar: 1.4, barColour: look.blue },
     ];
     const bins = groups.flatMap((group) => group.rows);
     // A lower end may be next to nothing; it may run out of the picture, a point may not.
