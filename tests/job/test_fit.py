@@ -382,7 +382,13 @@ def test_score_and_show(source, uninterrupted, tmp_path):
     np.testing.assert_array_equal(written.log_odds, model.log_odds(source))
     shown = command("show", out)
     assert shown.returncode == 0, shown.stderr
-    for word in ("label = 1", "false-positive rate", "recall at fpr", "shop (categorical)"):
+    for word in (
+        "label = 1",
+        "false-positive rate",
+        "by out-of-fold rows",
+        "recall at fpr",
+        "shop (categorical)",
+    ):
         assert word in shown.stdout
     assert json.loads(command("show", out, "--json").stdout)["format"] == "raresight.model"
 

@@ -33,6 +33,9 @@ def _pairs(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("alert", f"log-odds >= {model.threshold:.6g}, for a false-positive rate of {model.fpr:g}"),
         ("start score", f"{model.fitted.start_score:.6g}"),
     ]
+    if "calibration" in known:
+        slope, level = (known["calibration"][name] for name in ("slope", "level"))
+        lines.append(("calibration", f"log-odds times {slope:.4g} {level:+.4g}, by out-of-fold rows"))
     for name, found in known.get("metrics", {}).get("intervals", {}).items():
         lines.append(
             (name.replace("_", " "), f"{found['estimate']:.4f} ({found['low']:.4f} to {found['high']:.4f})")
