@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -290,7 +291,7 @@ def test_splits_by_groups_are_as_even_as_they_can_be(sizes, seed, fraction):
         own, largest = codes == k, max(sizes[k::2])
         for side in (train, held):
             assert (codes[side] == k).any()
-        assert abs((codes[held] == k).sum() - fraction * own.sum()) <= largest
+        assert abs((codes[held] == k).sum() - fraction * own.sum()) <= 2 * largest
         rows = np.bincount(parts[own], minlength=parts.max() + 1)
         assert rows.min() > 0
         assert rows.max() - rows.min() <= largest
@@ -305,6 +306,14 @@ def test_groups_of_one_are_rows():
     )
     _, held = hold_out(codes, "auto", 0.2, np.random.RandomState(0), alone)
     assert np.bincount(codes[held]).tolist() == [180, 100]
+
+
+def test_a_heavy_row_does_not_take_the_place_of_others():
+    codes = np.repeat([0, 1], [5000, 3999])
+    groups = np.concatenate([np.arange(5000), np.repeat(np.arange(5000, 6000), [3000, *[1] * 999])])
+    for seed in range(20):
+        _, held = hold_out(codes, "auto", 0.2, np.random.RandomState(seed), groups)
+        assert len(set(groups[held]) - set(range(5000))) == 200
 
 
 def test_a_heavy_row_is_not_all_of_the_validation():
@@ -340,10 +349,56 @@ def test_draws_of_a_table_of_counts_are_rows():
     # Weights as large, on rows that differ, are no draws.
     numbers = random.normal(size=(4000, 3))
     assert counted(numbers, y, random.integers(2, 9, 4000) * 1.0)[3] is not None
+    # A record that was entered again with another label is none either: no other row comes twice.
+    again = np.concatenate([numbers, numbers[y == 1]])
+    label = np.concatenate([y, 0 * y[y == 1]])
+    assert counted(again, label, np.where(label == 1, 10.0, 1.0))[3] is not None
     # Nor are records that were entered twice; a few rows that classes share do not make them so.
     entered = np.concatenate([numbers, numbers[y == 1], numbers[:9]])
     labels = np.concatenate([y, y[y == 1], 1 - y[:9]])
     assert counted(entered, labels)[3] is not None
+
+
+@pytest.mark.parametrize("weight", [0.1, 1 / 3, 3.7, 1e-300])
+def test_constant_weights_are_none(weight):
+    """Though sums of fractions are rounded: in a table of counts, and where records come twice."""
+    random = np.random.default_rng(0)
+    y = (random.random(4000) < 0.1).astype(np.int64)
+    numbers = random.normal(size=(4000, 3))
+    numbers[2000:3000] = numbers[:1000]
+    numbers[3000:3500] = numbers[:500]
+    for X in (random.integers(0, 2, size=(4000, 3)).astype(float), numbers):
+        assert_same(counted(X, y), counted(X, y, np.full(4000, weight)))
+
+
+def test_fractions_do_not_make_a_table_of_counts_small():
+    random = np.random.default_rng(0)
+    X, y = random.integers(0, 2, size=(4000, 3)).astype(float), (random.random(4000) < 0.1).astype(np.int64)
+    weights = random.random(4000) + 0.5
+    rows, _, own, groups = counted(X, y, weights)
+    assert len(rows) == 4000
+    assert groups is None
+    assert own.sum() / own.max() == pytest.approx(weights.sum() / weights.max())
+    order = random.permutation(4000)
+    assert_same((rows, own), counted(X[order], y[order], weights[order])[::2])
+
+
+def test_the_order_of_categories_does_not_matter():
+    """Arrow orders those of a dictionary by where they come first."""
+    random = np.random.default_rng(0)
+    words = np.array(["b", "a", "c"])[random.integers(0, 3, 300)]
+    X, y = random.normal(size=300), (random.random(300) < 0.3).astype(np.int64)
+    order = random.permutation(300)
+    models = []
+    for places in (np.arange(300), order):
+        table = pa.table({"x": X[places], "word": pa.array(words[places]).dictionary_encode()}).to_pandas()
+        models.append(DeepClassifier(net="mlp", **FAST).fit(table, y[places]))
+    orders = [list("abc"), list("cab")]
+    for categories in orders:
+        frame = pd.DataFrame({"x": X, "word": pd.Categorical(words, categories=categories)})
+        models.append(DeepClassifier(net="mlp", **FAST).fit(frame, y))
+    for other in models[1:]:
+        assert_same_model(models[0], other, frame)
 
 
 # ---- nets --------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ import pytest
 
 import raresight
 from hostile_tables import frame
+from raresight.common.slope import calibration_of
+from raresight.job import fitting
 from raresight.metrics import recall_at_fpr
 
 SMALL = {"families": "linear,lightgbm", "losses": "crossentropy,tbl", "fpr": 0.01, "max_fpr": 0.1}
@@ -71,8 +73,11 @@ def test_probabilities_are_calibrated(result, table):
     assert mean == pytest.approx(0.03, rel=0.15)
 
 
-def test_probabilities_of_a_model_that_overfits_are_calibrated():
+def test_probabilities_of_a_model_that_overfits_are_calibrated(monkeypatch):
     """By rows that it did not see: its own say that it is right."""
+    seen = []
+    pulling = fitting.influential_rows
+    monkeypatch.setattr(fitting, "influential_rows", lambda *given: seen.append(given) or pulling(*given))
     random = np.random.default_rng(0)
     X = random.normal(size=(3000, 6))
     y = random.random(3000) < 1 / (1 + np.exp(3 - X[:, 0]))
@@ -82,6 +87,9 @@ def test_probabilities_of_a_model_that_overfits_are_calibrated():
     )
     slope, level = (result.model.facts["calibration"][name] for name in ("slope", "level"))
     assert slope < 0.7
+    # So are those of the rows that pull.
+    rows, _, _, odds = seen[0]
+    assert calibration_of(odds, rows.y).slope == pytest.approx(1, abs=0.02)
     assert result.model.fitted.slope == slope
     after = result.judged.log_odds
     before = (after - level) / slope

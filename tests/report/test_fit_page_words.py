@@ -131,7 +131,8 @@ def test_explorer_says_that_no_alert_is_raised(browser, silent, tmp_path):
 
 def test_both_reliabilities_are_seen_where_they_fall_together(page):
     before, after = page.page.evaluate(
-        "document.getElementById('chart-reliability').data.filter(t => t.name.includes('the link'))"
+        "document.getElementById('chart-reliability').data"
+        ".filter(t => ['sigmoid of the score', 'calibrated'].includes(t.name))"
         ".map(t => ({size: t.marker.size, symbols: t.marker.symbol, colour: t.marker.color}))"
     )
     assert before["size"] >= after["size"] + 5

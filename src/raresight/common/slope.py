@@ -46,7 +46,8 @@ class Calibration:
 def calibration_of(log_odds: Array, codes: Array, weights: Array | None = None) -> Calibration:
     """The slope and the level of rows with class numbers 0 and 1 and weights above 0, or None for equal ones.
 
-    Rows of one class alone tell nothing: they get the slope 1 and the level 0.
+    The slope is between 1/33 and 33. Rows of one class alone tell nothing: they get the slope 1 and the
+    level 0.
 
     >>> z = np.random.default_rng(0).normal(size=4000) * 2 - 2
     >>> y = (np.random.default_rng(1).random(4000) < 1 / (1 + np.exp(-z))).astype(int)

@@ -8,7 +8,7 @@ bit, for every order of the rows and for weights in place of repetitions.
 Rows are equal where all columns and the class are: a missing value equals a missing one, and -0 equals 0.
 Their weights are summed, and weights that are whole multiples of one number are counts: n times it is n
 copies of the row. Where that makes too many rows a copy stands for several. Other weights stay weights, with
-one copy of each row.
+one copy of each row, or in a table of counts (see `count_rows`) with the rows as they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..common.labels import below_one
 from ..common.tables import is_frame
-from .encoding import numbers_of
+from .encoding import categories_of, codes_of, numbers_of
 
 __all__ = ["CountedRows", "count_rows", "rows_at"]
 
@@ -32,7 +32,7 @@ Keys = NDArray[np.uint64]
 
 # Copies cost the time of rows. So many are written out, or twice as many as there are distinct rows; and of a
 # table of counts, whose equal rows are as good as any, so many, or as many as there are distinct rows.
-_MOST_COPIES, _MOST_DRAWS = 10_000, 1_000_000
+_MOST_COPIES, _MOST_DRAWS = 10_000, 100_000
 # Counts of which the mean is beyond are none: whole multiples of a tiny number, as all floats are.
 _LARGEST_MEAN = 1 << 20
 # Binary digits of a float, and of the whole numbers among which a greatest common divisor is found.
@@ -70,7 +70,8 @@ def count_rows(table: Any, codes: Whole, weights: Floats | None, categorical: Se
     In a table of counts, however, with a few columns of categories, equal rows are independent draws. They
     are split like any rows, and their number is what it is. Such a table is known by rows that are the same
     in different classes, as neither weights nor records that were entered twice make any: of the class with
-    the fewest distinct rows at least half are rows of another class, too.
+    the fewest distinct rows at least half are rows of another class, too, and those of the class with the
+    most come twice and more on average, as records that were entered again with another label do not.
 
     >>> X = np.array([[2.0], [1.0], [2.0], [3.0]])
     >>> counted = count_rows(X, np.array([0, 0, 0, 1]), np.array([1.0, 4.0, 3.0, 2.0]), [])
@@ -89,17 +90,20 @@ def count_rows(table: Any, codes: Whole, weights: Floats | None, categorical: Se
         return CountedRows(order, None, None)
     starts = np.flatnonzero(np.append(True, ~is_equal))
     distinct = order[starts]
-    sums: Floats
-    if weights is None:
-        sums = np.diff(np.append(starts, len(order))).astype(np.float64)
-    else:
-        sums = np.add.reduceat(weights[order], starts)
-    counts = _counts(sums)
-    if counts is None:
-        return CountedRows(distinct, below_one(sums), None)
-    are_draws = _are_draws(contents[distinct], codes[distinct])
-    if are_draws and (sums == np.rint(sums)).all() and sums.mean() <= _LARGEST_MEAN:
-        counts = sums.astype(np.int64)
+    repeated = np.diff(np.append(starts, len(order)))
+    # Before they are summed: ten times 0.1 is no whole multiple of it.
+    found = _counts(np.ones(len(order)) if weights is None else weights)
+    if found is None:
+        assert weights is not None
+        if _are_draws(contents[distinct], codes[distinct], repeated):
+            return CountedRows(order, below_one(weights[order]), None)
+        return CountedRows(distinct, below_one(np.add.reduceat(weights[order], starts)), None)
+    whole = np.add.reduceat(found.counts[order], starts)
+    counts = whole // np.gcd.reduce(whole)
+    are_draws = _are_draws(contents[distinct], codes[distinct], counts)
+    unit = found.unit if found.unit == np.rint(found.unit) else 1.0
+    if are_draws and whole.mean() * unit <= _LARGEST_MEAN:
+        counts = whole * int(unit)
     most = max(len(counts), _MOST_DRAWS) if are_draws else max(2 * len(counts), _MOST_COPIES)
     copies, each = _copies(counts, most)
     groups = None if are_draws or copies.max() == 1 else np.repeat(np.arange(len(distinct)), copies)
@@ -139,9 +143,7 @@ def _stir(hashes: Keys, keys: Keys) -> None:
 def _keys(table: Any, i: int, is_categorical: bool) -> Keys:
     """A whole number for each value of a column, the same for the same value alone."""
     if is_categorical and is_frame(table):
-        # By those that occur: rows that were left out leave nothing behind.
-        values = table.iloc[:, i].astype("category").cat.remove_unused_categories()
-        return np.asarray(values.cat.codes.to_numpy(dtype=np.int64).view(np.uint64))
+        return codes_of(table, i, categories_of(table, i))[0].view(np.uint64)
     numbers = numbers_of(table, i) + 0.0  # -0 becomes 0
     numbers[np.isnan(numbers)] = np.nan  # of which there are many
     return numbers.view(np.uint64)
@@ -183,11 +185,21 @@ def _same_as_before(table: Any, codes: Whole, categorical: Sequence[int]) -> NDA
     return found
 
 
-def _counts(weights: Floats) -> Whole | None:
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """Weights as whole multiples of a unit."""
+
+    counts: Whole
+    unit: float
+
+
+def _counts(weights: Floats) -> _Counts | None:
     """Weights as the whole multiples of the largest number of which all are, or None for any others.
 
-    >>> _counts(np.array([0.5, 2.0, 3.5])), _counts(np.array([0.1, 0.2, 0.4])), _counts(np.array([0.3, 1.0]))
-    (array([1, 4, 7]), array([1, 2, 4]), None)
+    >>> _counts(np.array([0.5, 2.0, 3.5])).counts, _counts(np.array([0.1, 0.2, 0.4])).counts
+    (array([1, 4, 7]), array([1, 2, 4]))
+    >>> _counts(np.array([4.0, 6.0])).unit, _counts(np.array([0.3, 1.0]))
+    (2.0, None)
     """
     mantissas, exponents = np.frexp(weights)
     digits = np.ldexp(mantissas, _DIGITS).astype(np.int64)
@@ -196,8 +208,11 @@ def _counts(weights: Floats) -> Whole | None:
     if exponents.max() - lowest.min() > _WHOLE_DIGITS:
         return None
     whole = np.ldexp(weights, -lowest.min()).astype(np.int64)
-    counts = whole // np.gcd.reduce(whole)
-    return counts if counts.mean() <= _LARGEST_MEAN else None
+    divisor = np.gcd.reduce(whole)
+    counts = whole // divisor
+    if counts.mean() > _LARGEST_MEAN:
+        return None
+    return _Counts(counts, float(np.ldexp(float(divisor), lowest.min())))
 
 
 def _copies(counts: Whole, most: int) -> tuple[Whole, Floats]:
@@ -214,7 +229,9 @@ def _copies(counts: Whole, most: int) -> tuple[Whole, Floats]:
     return copies, counts / copies
 
 
-def _are_draws(contents: Keys, codes: Whole) -> bool:
+def _are_draws(contents: Keys, codes: Whole, counts: Whole) -> bool:
     """Whether distinct rows are so few that classes share them; `contents` are hashes without the class."""
-    rarest = codes == np.argmin(np.bincount(codes))
-    return bool(np.isin(contents[rarest], contents[~rarest]).mean() >= 0.5)
+    sizes = np.bincount(codes)
+    rarest, commonest = codes == np.argmin(sizes), codes == np.argmax(sizes)
+    is_shared = np.isin(contents[rarest], contents[~rarest])
+    return bool(is_shared.mean() >= 0.5 and counts[commonest].mean() >= 2)

@@ -20,7 +20,7 @@ from ..common.tables import check_categories, is_frame, is_sparse
 from .levels import Levels
 from .normal_scores import NormalScores
 
-__all__ = ["TableEncoder", "dense_table", "numbers_of"]
+__all__ = ["TableEncoder", "categories_of", "codes_of", "dense_table", "numbers_of"]
 
 Floats = NDArray[np.float64]
 
@@ -62,9 +62,9 @@ class TableEncoder:
         columns = []
         for i in range(table.shape[1]):
             if i in categorical:
-                known = _distinct(table, i)
+                known = categories_of(table, i)
                 check_categories(list(known), _name(table, i), VALUE_KINDS, "DeepClassifier")
-                codes, missing = _codes(table, i, known)
+                codes, missing = codes_of(table, i, known)
                 levels = Levels.learn(known, codes, weights) if len(known) else None
                 columns.append(_Column(None, levels, bool(missing.any())))
             else:
@@ -101,7 +101,7 @@ class TableEncoder:
             levels = coding.levels
             if levels is None:
                 continue
-            codes, missing = _codes(table, i, levels.known)
+            codes, missing = codes_of(table, i, levels.known)
             is_new = (codes < 0) & ~missing
             if 2 * is_new.sum() > (~missing).sum():
                 value = table.iloc[:, i][is_new].tolist()[0]
@@ -122,7 +122,7 @@ class TableEncoder:
                 continue
             last = place + column.n_inputs
             if column.levels is not None:
-                codes, missing = _codes(table, i, column.levels.known)
+                codes, missing = codes_of(table, i, column.levels.known)
                 inputs[:, place : place + column.levels.n_inputs] = column.levels.apply(codes)
             elif column.scale is not None:
                 values = numbers_of(table, i)
@@ -210,11 +210,15 @@ def _name(table: Any, i: int) -> str:
     return str(table.columns[i]) if is_frame(table) else str(i)
 
 
-def _distinct(table: Any, i: int) -> tuple[Any, ...]:
-    """The categories that occur in a column."""
+def categories_of(table: Any, i: int) -> tuple[Any, ...]:
+    """The categories that occur in a column, in an order of their own and not that of the table."""
     if is_frame(table):
         column = table.iloc[:, i].astype("category").cat.remove_unused_categories()
-        return tuple(column.cat.categories.tolist())
+        found = column.cat.categories.tolist()
+        try:
+            return tuple(sorted(found))
+        except TypeError:  # of several kinds, which `check_categories` refuses
+            return tuple(found)
     values = table[:, i]
     return tuple(np.unique(values[~np.isnan(values)]).tolist())
 
@@ -223,7 +227,7 @@ def _missing(table: Any, i: int) -> NDArray[np.bool_]:
     return np.asarray(table.iloc[:, i].isna() if is_frame(table) else np.isnan(table[:, i]))
 
 
-def _codes(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def codes_of(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Positions in `known`, -1 for any other value; and which values are missing."""
     if is_frame(table):
         import pandas  # type: ignore[import-untyped]

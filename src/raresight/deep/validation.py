@@ -82,7 +82,7 @@ def hold_out(
     """Rows for training and for validation, class by class at random; None where nothing is held out.
 
     Rows with the same number in `groups` are of one class and stay on one side, at least one group on each.
-    Groups are then what is counted against `MIN_VALIDATION_ROWS`: copies of a row tell no more than the row.
+    Groups are then what is counted, as against `MIN_VALIDATION_ROWS`: copies of a row tell no more than it.
     """
     if early_stopping != "auto" and not early_stopping:
         return None
@@ -104,21 +104,24 @@ def hold_out(
         if groups is None:
             inside[random.permutation(own)[:n]] = True
         else:
-            inside[own] = _share_of_groups(groups[own], fraction, random)
+            inside[own] = _some_groups(groups[own], int(n), fraction, random)
     return np.flatnonzero(~inside), np.flatnonzero(inside)
 
 
-def _share_of_groups(groups: Codes, fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
-    """Which rows are of groups drawn at random that have about the fraction of the rows.
+def _some_groups(
+    groups: Codes, number: int, fraction: float, random: np.random.RandomState
+) -> NDArray[np.bool_]:
+    """Which rows are of so many groups, drawn at random with about the fraction of the rows.
 
-    Groups are drawn until their rows are as near to it as they come. Where the first alone is further from it
-    than nothing, it is the group whose size is nearest: one heavy row would else be all of the validation.
+    By size, one of every few neighbours. Groups with more rows than the fraction of all are not drawn: one
+    heavy row would be most of what judges. Where there are no others it is the smallest.
     """
     _, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    goal = fraction * len(groups)
     order = random.permutation(len(sizes))
-    sums = np.append(0, np.cumsum(sizes[order])[:-1])
-    drawn = order[: int(np.argmin(np.abs(sums - goal)))]
-    if not len(drawn):
-        drawn = order[[int(np.argmin(np.abs(sizes[order] - goal)))]]
+    order = order[np.argsort(sizes[order], kind="stable")]
+    light = order[sizes[order] <= fraction * len(groups)]
+    if not len(light):
+        light = order[:1]
+    count = min(number, len(light))
+    drawn = light[((np.arange(count) + random.random_sample()) * (len(light) / count)).astype(np.intp)]
     return np.isin(places.ravel(), drawn)

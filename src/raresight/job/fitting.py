@@ -206,6 +206,7 @@ def _conclude(
     fitted = fit_all(wanted, rows, options.seed, options.jobs)
     out_of_fold = found.out_of_fold(found.best.number)
     calibration = calibration_by(out_of_fold, task)
+    out_of_fold = calibration.slope * out_of_fold + calibration.level
     fitted[winner] = fitted[winner].calibrated(calibration)
     tell(Step("Judging on the held-out rows"))
     judged = judge(

@@ -54,7 +54,8 @@ class Fitted:
         loss: Its loss.
         part: The native half: a `LinearPart`, a `BoostedPart` or a `DeepPart`.
         start_score: The loss-optimal constant score of the training rows.
-        shift: What is added to the link's log-odds; zero for nets, whose scores have the constant on them.
+        shift: What is added to the link's log-odds; zero for nets as they were fitted, whose scores have the
+            constant on them.
         slope: What they are multiplied by before.
         warnings: What the fit had to say, such as that it did not converge.
         threads: For predictions; None takes all cores.
