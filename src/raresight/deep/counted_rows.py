@@ -101,6 +101,7 @@ def count_rows(table: Any, codes: Whole, weights: Floats | None, categorical: Se
     whole = np.add.reduceat(found.counts[order], starts)
     counts = whole // np.gcd.reduce(whole)
     are_draws = _are_draws(contents[distinct], codes[distinct], counts)
+    # Draws are as many as whole weights say, whatever divides them all; fractions of a draw are none.
     unit = found.unit if found.unit == np.rint(found.unit) else 1.0
     if are_draws and whole.mean() * unit <= _LARGEST_MEAN:
         counts = whole * int(unit)

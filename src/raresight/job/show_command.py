@@ -35,7 +35,7 @@ def _pairs(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if "calibration" in known:
         slope, level = (known["calibration"][name] for name in ("slope", "level"))
-        lines.append(("calibration", f"log-odds times {slope:.4g} {level:+.4g}, by out-of-fold rows"))
+        lines.append(("calibration", f"slope {slope:.4g}, level {level:+.4g}, by out-of-fold rows"))
     for name, found in known.get("metrics", {}).get("intervals", {}).items():
         lines.append(
             (name.replace("_", " "), f"{found['estimate']:.4f} ({found['low']:.4f} to {found['high']:.4f})")
