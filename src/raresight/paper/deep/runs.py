@@ -23,6 +23,11 @@ __all__ = ["Outcome", "run_experiment"]
 
 # Fewer in a stack waste the GPU.
 _LEAST = 4
+# A stack is begun only where it would end in time even if it were a little slower than planned: nine in ten
+# are within this, and a stack that misses the end by an epoch has nothing to show before the next run.
+_MARGIN = 1.07
+# Seconds that the first stack of a run takes to compile its kernels.
+_FIRST_START = 20.0
 _TRIALS = "trials.json"
 
 
@@ -159,16 +164,20 @@ class _Clock:
     def __init__(self, begun: float, minutes: float | None, pace: float | None) -> None:
         self._end = float("inf") if minutes is None else begun + 60 * minutes
         self._pace = pace
+        self._first_start = _FIRST_START
 
     def left(self) -> float:
         return self._end - time.monotonic()
 
     def fits(self, trials: Sequence[Trial]) -> bool:
-        """Whether a stack would end in time; unknown before the first on a device without a plan."""
-        return self._pace is None or stack_seconds(trials) * self._pace < self.left()
+        """Whether a stack would surely end in time; unknown before the first on a device without a plan."""
+        if self._pace is None:
+            return True
+        return self._first_start + stack_seconds(trials) * self._pace * _MARGIN < self.left()
 
     def learn(self, planned: float, took: float) -> None:
         self._pace = took / planned
+        self._first_start = 0.0
 
 
 def _wanted(
