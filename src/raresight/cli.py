@@ -229,7 +229,8 @@ def paper(
         str,
         typer.Argument(
             help="table1, figure1, figure2, figure3, theorem2, influence; all for these; with --data fraud, "
-            "and with nets table2, table4, ablation-c, minority, brier."
+            "and with nets table2, table4, ablation-c, minority, brier; overview, which has the results of "
+            "all nets in short."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),

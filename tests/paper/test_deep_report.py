@@ -566,3 +566,48 @@ finally:
     assert run.returncode == 0, run.stderr
     *paths, has_torch = run.stdout.split()
     assert (len(paths), has_torch) == (5, "False")
+
+
+# ---- all experiments in short ------------------------------------------------------------------
+
+
+def test_the_overview_has_every_cell_at_its_longest_and_the_papers_numbers(tmp_path):
+    write_journal(tmp_path, "table2", leave_out=lambda trial: trial.rho == 0.1 and trial.role == "paper")
+    full = replace(SHORT, size=SIZES["full"])
+    write_journal(tmp_path, "table2", full, leave_out=lambda trial: trial.rho > 0.01 or trial.role != "paper")
+    write_journal(
+        tmp_path, "ablation-c", leave_out=lambda trial: trial.seed == 2 and dict(trial.parameters)["C"] == 1.5
+    )
+    (page,) = reproduce("overview", tmp_path)
+    text = page.read_text(encoding="utf-8")
+    assert (
+        "| Table 2 | halves, rho 0.01 | **full length**, 27 nets | shortened, 14 of 250 epochs, 54 nets |"
+        in text
+    )
+    assert "| Table 2 | halves, rho 0.05 | shortened, 14 of 250 epochs, 27 nets | shortened, 14" in text
+    assert "| Table 2 | halves, rho 0.1 | not trained | shortened, 14 of 250 epochs, 54 nets |" in text
+    assert "| Figure 4 | deer among horses, rho 0.01 | not trained (C in steps, at its rate and the" in text
+    assert "Figure 4, deer among horses, rho 0.01: 8 of 192 ablation trainings of 21 epochs" in text
+    # What is not begun has no line, nor a table.
+    assert "Table 4" not in text
+    assert "minority" not in text
+    auc, accuracy, chosen = text.split("### ")[2:]
+    # The first epoch is best on the test set: 0.7 + 0.02; luck of 0, 1 and -1 points; the paper has 85.41.
+    apart = (72 - 85.41) / math.sqrt(1 / 3 + 0.605**2 / 3)
+    assert "|  | rho 0.01, 250 epochs | rho 0.05, 14 epochs |" in auc
+    assert f"| CE+LA | 72.00 ± 1.00 (paper 85.41, {apart:+.1f} SE) | 72.00 ± 1.00 (paper 91.80" in auc
+    assert "| alpha+LA | 72.00 ± 1.00 | 72.00 ± 1.00 |" in auc
+    assert "(paper 70.14" in accuracy
+    assert "rho 0.1, 14 epochs" in chosen
+    assert "| TBL | 77.50 (**+2.00** [+2.00, +2.00])" in chosen
+
+
+def test_the_overview_of_nothing_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"no results of nets on cifar100 in .*deep: train them with"):
+        reproduce("overview", tmp_path, dataset="cifar100")
+    with pytest.raises(ValueError, match="dataset must be one of"):
+        reproduce("overview", tmp_path, dataset="mnist")
+    with pytest.raises(ValueError, match="overview takes no size; its options are dataset"):
+        reproduce("overview", tmp_path, size="full")
+    with pytest.raises(ValueError, match="overview takes no seed"):
+        reproduce("overview", tmp_path, seed=3)

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DEEP_NAMES", "NAMES", "reproduce"]
+__all__ = ["DEEP_NAMES", "NAMES", "OVERVIEW", "reproduce"]
 
 NAMES = ("table1", "figure1", "figure2", "figure3", "theorem2", "influence")
 # Those with nets, each with the experiment of `raresight.paper.deep` that trains for it.
@@ -22,6 +22,7 @@ DEEP_NAMES = {
     "brier": "deer-horse",
 }
 NAMES_WITH_DATA = ("fraud", *DEEP_NAMES)  # these need files that the user brings
+OVERVIEW = "overview"  # of what the journals of nets have
 _FRAUD_OPTIONS = (
     "families",
     "methods",
@@ -50,14 +51,16 @@ def reproduce(
 
     Options are those of the part: `data`, `families`, `methods`, `jobs`, `repeats`, `device`, `net_seeds`,
     `net_epochs`, `minutes` and `results_only` of `fraud`; `data`, `dataset`, `size`, `minutes`, `device`,
-    `stack`, `rhos` and `results_only` of those with nets alone.
+    `stack`, `rhos` and `results_only` of those with nets alone; `dataset` of `overview`.
     """
-    if name not in (*NAMES, *NAMES_WITH_DATA):
-        known = ", ".join((*NAMES, *NAMES_WITH_DATA))
+    if name not in (*NAMES, *NAMES_WITH_DATA, OVERVIEW):
+        known = ", ".join((*NAMES, *NAMES_WITH_DATA, OVERVIEW))
         raise ValueError(f"unknown part of the paper {name!r}; known are {known}")
-    if options and name not in NAMES_WITH_DATA:
+    if options and name in NAMES:
         raise ValueError(f"{name} takes no {', '.join(options)}: it needs no data")
-    ours = ("data", *(_DEEP_OPTIONS if name in DEEP_NAMES else _FRAUD_OPTIONS))
+    ours: tuple[str, ...] = ("data", *(_DEEP_OPTIONS if name in DEEP_NAMES else _FRAUD_OPTIONS))
+    if name == OVERVIEW:
+        ours = ("dataset",)
     strange = [option for option in options if option not in ours]
     if strange:
         raise ValueError(f"{name} takes no {', '.join(strange)}; its options are {', '.join(ours)}")

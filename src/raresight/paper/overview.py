@@ -1,0 +1,167 @@
+"""All experiments with nets on one page: how long each cell was trained, and the paper's numbers beside ours.
+
+The other pages have every length of a cell and every measure; this one has the longest length of each, the
+measures that the paper prints, and the comparison at settings that were chosen for each loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from . import brier, minority, table2, table4
+from .deep.experiments import EXPERIMENTS, PAPER_EPOCHS, Cell, Experiment
+from .deep.journal import Record, journal_path, read_records
+from .deep.report import Report, refuse_seed
+from .deep.report_text import Column, cell_text, length_words, number
+from .deep.results import Result, apart, begun_lines, find_results
+from .deep.settings import SIZES, Setup
+
+__all__ = ["run"]
+
+REPORTS = (table2.REPORT, table4.REPORT, minority.REPORT, brier.REPORT)
+# What the paper calls the experiments, in its order.
+_TITLES = {"table2": "Table 2", "table4": "Table 4", "ablation-c": "Figure 4", "deer-horse": "Appendix D"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The longest complete trainings of each cell of an experiment, by role and cell."""
+
+    experiment: Experiment
+    setup: Setup
+    finished: dict[str, Record]
+    longest: dict[tuple[str, Cell], Result]
+
+    def of_role(self, role: str) -> list[Result]:
+        """In the order of the cells."""
+        cells = self.experiment.cells
+        return [self.longest[role, cell] for cell in cells if (role, cell) in self.longest]
+
+
+def run(
+    out: Path,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda message: None,
+    *,
+    dataset: str = "cifar10",
+) -> list[Path]:
+    """Write the page from the journals under `out`; nothing is trained.
+
+    Raises:
+        ValueError: No cell of any experiment is complete.
+    """
+    refuse_seed("overview", seed)
+    setup, found = Setup(dataset), {}
+    for name, experiment in EXPERIMENTS.items():
+        journal = journal_path(out / "deep", name, dataset)
+        tell(f"reading {journal}")
+        found[name] = _found(experiment, setup, read_records(journal))
+    if not any(one.longest for one in found.values()):
+        raise ValueError(
+            f"there are no results of nets on {dataset} in {out / 'deep'}: train them with "
+            f"raresight paper table2 --dataset {dataset} --data FOLDER, and the like"
+        )
+    page = out / f"overview-{dataset}.md"
+    page.write_text(markdown(found), encoding="utf-8")
+    return [page]
+
+
+def _found(experiment: Experiment, setup: Setup, finished: dict[str, Record]) -> Found:
+    longest: dict[tuple[str, Cell], Result] = {}
+    for role in ("paper", "final", "ablation"):
+        # The longest comes first.
+        for result in find_results(experiment, setup, finished, role):
+            longest.setdefault((role, result.cell), result)
+    return Found(experiment, setup, finished, longest)
+
+
+def markdown(found: dict[str, Found]) -> str:
+    """The page; a part without results is left out."""
+    lines = ["### How long each cell was trained", "", *_lengths(found)]
+    for report in REPORTS:
+        fixed = found[report.experiment].of_role("paper")
+        for column in _printed_columns(report) if fixed else ():
+            lines += ["", f"### {report.title}, the paper's setting: {column.title}", ""]
+            lines += _table(fixed, partial(_beside, report, column))
+    for report in REPORTS:
+        chosen, column = found[report.experiment].of_role("final"), report.columns[0]
+        if chosen:
+            when = "" if "epoch" in column.title else ", last epoch"
+            lines += ["", f"### {report.title}, settings chosen on validation: {column.title}{when}", ""]
+            lines += _table(chosen, partial(cell_text, column=column))
+    return "\n".join(lines) + "\n"
+
+
+def _printed_columns(report: Report) -> list[Column]:
+    """Of each metric that the paper prints the column that is judged as it did."""
+    printed = {metric for _, _, _, metric, _ in report.printed}
+    first: dict[str, Column] = {}
+    for column in report.paper_columns:
+        if column.metric in printed:
+            first.setdefault(column.metric, column)
+    return list(first.values())
+
+
+def _lengths(found: dict[str, Found]) -> list[str]:
+    lines = [
+        "| experiment | cell | the paper's setting | settings chosen on validation |",
+        "|---|---|---|---|",
+    ]
+    begun = []
+    for name, title in _TITLES.items():
+        one = found[name]
+        if not one.finished:
+            continue
+        for cell in one.experiment.cells:
+            roles = ("ablation",) if name == "ablation-c" else ("paper", "final")
+            texts = [_length(one.longest.get((role, cell))) for role in roles]
+            if roles == ("ablation",):
+                texts = [f"{texts[0]} (C in steps, at its rate and the largest)", ""]
+            lines.append(f"| {' | '.join([title, str(cell), *texts])} |")
+        begun += [f"{title}, {line}" for line in _begun(one)]
+    return (
+        [*lines, "", f"Begun and not shown, for these are missing: {'; '.join(begun)}."] if begun else lines
+    )
+
+
+def _begun(one: Found) -> list[str]:
+    """What is missing of cells that are begun, at every length."""
+    setups = [replace(one.setup, size=size) for size in SIZES.values()]
+    lines = [line for setup in setups for line in begun_lines(one.experiment, setup, one.finished)]
+    return list(dict.fromkeys(lines))
+
+
+def _length(result: Result | None) -> str:
+    if result is None:
+        return "not trained"
+    nets = sum(len(records) for records in result.records.values())
+    words = length_words(result)
+    return f"{f'**{words}**' if result.epochs == PAPER_EPOCHS else words}, {nets} nets"
+
+
+def _table(results: Sequence[Result], text: Callable[[Result, str], str]) -> list[str]:
+    """A row for each method and a column for each cell."""
+    is_one_task = len({result.cell.task for result in results}) == 1
+    cells = [f"rho {result.cell.rho:g}" if is_one_task else str(result.cell) for result in results]
+    titles = ["", *(f"{cell}, {result.epochs} epochs" for cell, result in zip(cells, results, strict=True))]
+    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
+    for method in results[0].records:
+        lines.append(f"| {' | '.join([method, *(text(result, method) for result in results)])} |")
+    return lines
+
+
+def _beside(report: Report, column: Column, result: Result, method: str) -> str:
+    """Ours, and in parentheses the paper's with the difference in standard errors."""
+    ours = result.mean(method, column.metric, column.when)
+    shown = f"{number(column.metric, ours.mean)} ± {number(column.metric, ours.deviation)}"
+    printed = result.printed(report.printed, method, column.metric)
+    if printed is None:
+        return shown
+    errors = apart(ours, printed)
+    alone = " of ours" if printed.deviation is None else ""
+    words = "" if math.isnan(errors) else f", {errors:+.1f} SE{alone}"
+    return f"{shown} (paper {number(column.metric, printed.mean)}{words})"
