@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,9 @@ import typer
 from rich.console import Console
 
 from . import __version__
+
+# What the experiments with nets take in Python alone.
+_WITHOUT_OPTION = ("depth", "width", "complete", "checkpoints")
 
 app = typer.Typer(
     name="raresight",
@@ -282,7 +286,7 @@ def paper(
         bool,
         typer.Option(
             "--results-only",
-            help="fraud and nets: train nothing, show the results at hand; fraud needs --data all the same.",
+            help="fraud and nets: train nothing, show the results at hand.",
         ),
     ] = False,
     plan: Annotated[
@@ -290,7 +294,7 @@ def paper(
     ] = False,
 ) -> None:
     """Write a table or figure of the paper: its numbers, and a picture of them."""
-    from .paper import DEEP_NAMES, NAMES, reproduce
+    from .paper import DEEP_NAMES, NAMES, options_of, reproduce
 
     rhos = None if rho is None else _listed_numbers("--rho", rho)
     if stack is not None and stack < 1:
@@ -331,6 +335,7 @@ def paper(
     for option, number in numbers:
         if number is not None:
             options[option] = number
+    _refuse_strange(name, options, () if name == "all" else options_of(name))
     for part in NAMES if name == "all" else (name,):
         console = Console(stderr=True)
         with console.status(part) as status:
@@ -389,6 +394,19 @@ def _listed_numbers(option: str, text: str) -> list[float]:
         return [float(item) for item in text.split(",")]
     except ValueError:
         raise ValueError(f"{option} must be numbers such as 0.01,0.05, but is {text!r}") from None
+
+
+def _refuse_strange(name: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """An error for options that a part of the paper does not take, named as they are typed."""
+
+    def typed(options: Iterable[str]) -> str:
+        return ", ".join("--rho" if one == "rhos" else f"--{one.replace('_', '-')}" for one in options)
+
+    strange = [option for option in given if option not in known]
+    if strange:
+        own = [option for option in known if option not in _WITHOUT_OPTION]
+        rest = f"; its options are {typed(own)}" if own else ""
+        raise ValueError(f"paper {name} takes no {typed(strange)}{rest}")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

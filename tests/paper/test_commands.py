@@ -58,6 +58,22 @@ def test_numbers_that_cannot_be_are_refused(words, tmp_path):
     )
 
 
+def test_options_of_other_parts_are_refused_as_they_were_typed(tmp_path):
+    here = ["--out", str(tmp_path)]
+    assert refused("table1", "--net-seeds", "2", *here) == "paper table1 takes no --net-seeds"
+    assert refused("all", "--rho", "0.01", *here) == "paper all takes no --rho"
+    assert (
+        refused("overview", "--size", "full", "--results-only", *here)
+        == "paper overview takes no --size, --results-only; its options are --dataset"
+    )
+    message = refused("table2", "--families", "deep", *here)
+    assert message.startswith("paper table2 takes no --families; its options are --data, --dataset, --size")
+    assert "--rho" in message
+    assert "depth" not in message
+    assert "unknown part of the paper 'table9'" in refused("table9", "--size", "full", *here)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("command", "words", "message"),
     [

@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from raresight.data import CardFraud, read_card_fraud, sample_path
+from raresight.data import read_card_fraud, sample_path
 from raresight.paper import reproduce
+from raresight.paper.fraud_about import read_about
 from raresight.paper.fraud_measures import METRICS, summarised
 from raresight.paper.fraud_methods import METHODS, SETTINGS, booster, prior_shift, run_method, undersampled
 from raresight.paper.fraud_report import read_results, write_table
@@ -239,9 +240,9 @@ def test_the_sample_does_not_overwrite_the_committed_results(tmp_path):
 
 def test_the_committed_page_is_of_the_committed_numbers(tmp_path):
     committed = Path(__file__).parents[2] / "results"
-    y = np.repeat([1, 0], [473, 283_726 - 473])
-    table = CardFraud(np.empty((len(y), 0)), y, np.empty(0), duplicates=1081)
-    page = write_table(tmp_path / "fraud.md", read_results(committed / "fraud.csv"), table)
+    about = read_about(committed)
+    assert (about.rows, about.frauds, about.duplicates) == (283_726, 473, 1081)
+    page = write_table(tmp_path / "fraud.md", read_results(committed / "fraud.csv"), about)
     assert page.read_text() == (committed / "fraud.md").read_text()
 
 
@@ -269,12 +270,32 @@ def test_results_only_fits_nothing(results, table, tmp_path):
     assert told == []
     for name in ("fraud_splits.csv", "fraud.csv", "fraud.md", "fraud_about.json"):
         assert (tmp_path / name).read_bytes() == before[name]
+    # The folder knows its table: who does not have it can show its results, too.
+    without = {**shown, "data": None}
+    (tmp_path / "fraud.md").unlink()
+    reproduce("fraud", tmp_path, **without)
+    for name in ("fraud_splits.csv", "fraud.csv", "fraud.md", "fraud_about.json"):
+        assert (tmp_path / name).read_bytes() == before[name]
+    with pytest.raises(ValueError, match="are of seed 0, but this run has seed 5"):
+        reproduce("fraud", tmp_path, 5, **without)
     with pytest.raises(ValueError, match="has no result of xgboost: fit it, without --results-only"):
         reproduce("fraud", tmp_path, families=["linear", "xgboost"], **shown)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="has no result of linear"):
         reproduce("fraud", tmp_path / "empty", **shown)
+    with pytest.raises(ValueError, match=r"has no results of fraud, .*: give the table, too, by --data"):
+        reproduce("fraud", tmp_path / "empty", **without)
     assert list((tmp_path / "empty").iterdir()) == []
+    about = json.loads(before["fraud_about.json"])
+    del about["duplicates"]
+    (tmp_path / "fraud_about.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=r"is of an older version .*: give the table, too, by --data"):
+        reproduce("fraud", tmp_path, **without)
+    reproduce("fraud", tmp_path, **shown)
+    assert (tmp_path / "fraud_about.json").read_bytes() == before["fraud_about.json"]
+    (tmp_path / "fraud_about.json").write_text("[]")
+    with pytest.raises(ValueError, match="is damaged"):
+        reproduce("fraud", tmp_path, **without)
 
 
 def test_command_tells_how_far_it_is(table, tmp_path):

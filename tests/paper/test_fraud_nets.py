@@ -117,6 +117,9 @@ def together(journal, table, tmp_path_factory):
     shutil.copy(journal, out / "deep" / "fraud.jsonl.gz")
     nets = {**shown, "families": ["tabnet"], "net_seeds": 1, "net_epochs": 2, "results_only": True}
     paths = reproduce("fraud", out, **nets)
+    written = {path: path.read_bytes() for path in paths if path.suffix not in (".png", ".svg")}
+    reproduce("fraud", out, **{**nets, "data": None})
+    assert {path: path.read_bytes() for path in written} == written  # without the table, too
     return out, before, paths, shown
 
 
@@ -175,6 +178,11 @@ def test_what_does_not_belong_is_refused(together, table, tmp_path):
     few = {"net_seeds": 1, "net_epochs": 2, "results_only": True}
     with pytest.raises(ValueError, match="has no result of tabm"):
         reproduce("fraud", out, data=table, families=["deep"], repeats=1, **few)
+    # What differs is said: here the epochs.
+    with pytest.raises(
+        ValueError, match="of tabnet with 1 nets a setting and at most 3 epochs"
+    ):
+        reproduce("fraud", out, families=["tabnet"], repeats=1, **{**few, "net_epochs": 3})
     with pytest.raises(ValueError, match="seeds must be at least 1"):
         reproduce("fraud", out, data=table, families=["tabm"], net_seeds=0)
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DEEP_NAMES", "NAMES", "OVERVIEW", "reproduce"]
+__all__ = ["DEEP_NAMES", "NAMES", "OVERVIEW", "options_of", "reproduce"]
 
 NAMES = ("table1", "figure1", "figure2", "figure3", "theorem2", "influence")
 # Those with nets, each with the experiment of `raresight.paper.deep` that trains for it.
@@ -40,6 +40,22 @@ _DEEP_OPTIONS = (
 )
 
 
+def options_of(name: str) -> tuple[str, ...]:
+    """What a table or figure takes beside folder and seed.
+
+    >>> options_of("table1"), options_of("overview")
+    ((), ('dataset',))
+    """
+    if name in NAMES:
+        return ()
+    if name == OVERVIEW:
+        return ("dataset",)
+    if name in NAMES_WITH_DATA:
+        return ("data", *(_DEEP_OPTIONS if name in DEEP_NAMES else _FRAUD_OPTIONS))
+    known = ", ".join((*NAMES, *NAMES_WITH_DATA, OVERVIEW))
+    raise ValueError(f"unknown part of the paper {name!r}; known are {known}")
+
+
 def reproduce(
     name: str,
     out: Path,
@@ -53,14 +69,9 @@ def reproduce(
     `net_epochs`, `minutes` and `results_only` of `fraud`; `data`, `dataset`, `size`, `minutes`, `device`,
     `stack`, `rhos` and `results_only` of those with nets alone; `dataset` of `overview`.
     """
-    if name not in (*NAMES, *NAMES_WITH_DATA, OVERVIEW):
-        known = ", ".join((*NAMES, *NAMES_WITH_DATA, OVERVIEW))
-        raise ValueError(f"unknown part of the paper {name!r}; known are {known}")
-    if options and name in NAMES:
+    ours = options_of(name)
+    if options and not ours:
         raise ValueError(f"{name} takes no {', '.join(options)}: it needs no data")
-    ours: tuple[str, ...] = ("data", *(_DEEP_OPTIONS if name in DEEP_NAMES else _FRAUD_OPTIONS))
-    if name == OVERVIEW:
-        ours = ("dataset",)
     strange = [option for option in options if option not in ours]
     if strange:
         raise ValueError(f"{name} takes no {', '.join(strange)}; its options are {', '.join(ours)}")

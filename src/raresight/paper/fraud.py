@@ -13,15 +13,16 @@ table and seed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..data import CardFraud, read_card_fraud
-from .fraud_about import check_same_run, write_about
+from .fraud_about import about_of, check_same_run, read_about, write_about
 from .fraud_measures import REFERENCE, Record, against, judged, summarised
 from .fraud_methods import DEEP_FAMILIES, FAMILIES, METHODS, Scores, families_of, run_method
 from .fraud_report import draw, in_order, read_results, write_table
-from .fraud_splits import REPEATS, Key, Rows, luck, splits
+from .fraud_splits import REPEATS, Key, Rows, luck, split_keys, splits
 from .output import write_rows
 
 __all__ = ["run"]
@@ -53,7 +54,8 @@ def run(
         out: Folder of the results.
         seed: Of splits and fits.
         tell: Hears how far it is.
-        data: The fraud table.
+        data: The fraud table; with `results_only` it may be left out, else its results are checked to be
+            those in the folder.
         families: Which run; `deep` is all nets, None those without nets. Others keep the results that the
             folder has.
         methods: Which; cross entropy always. Others keep the results that the folder has. Nets are trained
@@ -68,7 +70,7 @@ def run(
         results_only: Fit and train nothing: show what the folder has, of nets what their journal has
             (`deep/fraud.jsonl.gz` in the folder).
     """
-    if data is None:
+    if data is None and not results_only:
         raise ValueError(
             "fraud needs the card-fraud table: raresight paper fraud --data creditcard.csv (published by the "
             "Machine Learning Group of ULB as 'Credit Card Fraud Detection')"
@@ -81,10 +83,11 @@ def run(
     nets = [family for family in chosen if family in DEEP_FAMILIES]
     if minutes is not None and plain:
         raise ValueError(f"minutes are of the nets, not of {plain[0]}: give --families deep, or no --minutes")
-    table = read_card_fraud(data)
-    rows_of = splits(table, seed, repeats)
+    table = None if data is None else read_card_fraud(data)
+    about = read_about(out) if table is None else about_of(table, seed)
+    keys = split_keys(repeats)
     at_hand = read_results(out / "fraud_splits.csv")
-    check_same_run(out, at_hand, table, seed)
+    check_same_run(out, at_hand, replace(about, seed=seed))
     shown = [REFERENCE, *(method for method in methods if method != REFERENCE)]
     if results_only:
         _check_at_hand(out, at_hand, plain, is_any_enough=families is None)
@@ -93,39 +96,42 @@ def run(
     # The journal has all methods of a net, so that none is kept that was trained in another way.
     replaced |= {(family, method) for family in nets for method in METHODS}
     kept = [row for row in at_hand if (row["family"], row["method"]) not in replaced]
-    _check_same_splits(kept, plain, list(rows_of))
-    each, pairs = _fitted(table, plain, shown, rows_of, seed, jobs, tell)
+    _check_same_splits(kept, plain, keys)
+    each: list[Record] = []
+    pairs: list[Record] = []
+    if table is not None and plain:
+        each, pairs = _fitted(table, plain, shown, splits(table, seed, repeats), seed, jobs, tell)
     rivals: list[Path] = []
     if nets:
         from .fraud_nets import JOURNAL, cells_of_others, finished_cells, net_setups, train_cells
         from .fraud_nets_report import net_rows, write_net_rivals
 
         journal, setups = out / "deep" / JOURNAL, net_setups(nets, net_seeds, net_epochs)
-        if not results_only:
+        if table is not None and not results_only:
             train_cells(
                 table, journal, setups, seed=seed, repeats=repeats, device=device, minutes=minutes, tell=tell
             )
-        found = finished_cells(journal, setups, list(rows_of), table, seed)
+        found = finished_cells(journal, setups, keys, about)
         shown_before = {(row["family"], row["method"]) for row in at_hand}
         net_each, net_pairs = net_rows(
             found, {*shown_before, *((family, method) for family in nets for method in shown)}
         )
         each, pairs = each + net_each, pairs + net_pairs
-        rivals = write_net_rivals(out, {**found, **cells_of_others(journal, nets, table, seed)})
+        rivals = write_net_rivals(out, {**found, **cells_of_others(journal, nets, about)})
     all_each = in_order([*each, *kept])
     kept_summary = [
         row for row in read_results(out / "fraud.csv") if (row["family"], row["method"]) not in replaced
     ]
     summary = in_order([*summarised(each, pairs), *kept_summary])
     # First, so that no results stand in the folder of which it is not known where they are from.
-    about = write_about(out, table, seed)
+    origin = write_about(out, about)
     return [
         write_rows(out / "fraud_splits.csv", all_each),
         write_rows(out / "fraud.csv", summary),
-        write_table(out / "fraud.md", summary, table),
+        write_table(out / "fraud.md", summary, about),
         *draw(out / "fraud", summary),
         *rivals,
-        about,
+        origin,
     ]
 
 

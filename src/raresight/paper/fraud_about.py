@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,40 @@ from ..data import CardFraud
 from .fraud_measures import Record
 from .fraud_splits import FOLDS
 
-__all__ = ["ABOUT", "check_same_run", "described", "write_about"]
+__all__ = ["ABOUT", "About", "about_of", "check_same_run", "described", "read_about", "write_about"]
 
 ABOUT = "fraud_about.json"
 _FIRST_LINE = re.compile(r"ULB card fraud: ([\d,]+) rows .*?, (\d+) frauds\.")
 _ADVICE = "write to another folder by --out"
+_GIVE = "give the table, too, by --data"
+
+
+@dataclass(frozen=True)
+class About:
+    """A table and the seed of the splits and fits on it.
+
+    Attributes:
+        rows: Without exact duplicates.
+        frauds: Among them.
+        digest: Of all values.
+        duplicates: Rows that were dropped; None where results of older versions do not say it.
+        seed: Of splits and fits.
+    """
+
+    rows: int
+    frauds: int
+    digest: str
+    duplicates: int | None
+    seed: int
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """As the journal of the nets has it."""
+        return {"rows": self.rows, "frauds": self.frauds, "digest": self.digest}
+
+
+def about_of(table: CardFraud, seed: int) -> About:
+    return About(**described(table), duplicates=table.duplicates, seed=seed)
 
 
 def described(table: CardFraud) -> dict[str, Any]:
@@ -29,36 +59,46 @@ def described(table: CardFraud) -> dict[str, Any]:
     return {"rows": len(table.y), "frauds": int(table.y.sum()), "digest": digest.hexdigest()[:16]}
 
 
-def write_about(out: Path, table: CardFraud, seed: int) -> Path:
+def write_about(out: Path, about: About) -> Path:
     """Write of which table and seed the results of a folder are."""
     path = out / ABOUT
-    path.write_text(json.dumps({**described(table), "seed": seed}, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(asdict(about), indent=2) + "\n", encoding="utf-8")
     return path
 
 
-def check_same_run(out: Path, each: Sequence[Record], table: CardFraud, seed: int) -> None:
+def read_about(out: Path) -> About:
+    """Of which table and seed the results of a folder are, where no table is given to compare with."""
+    path = out / ABOUT
+    if not path.exists():
+        raise ValueError(f"{out} has no results of fraud, or does not say of which table they are: {_GIVE}")
+    about = About(**_read_about(path))
+    if about.duplicates is None:
+        raise ValueError(f"{path} is of an older version and does not say all of its table: {_GIVE}")
+    return about
+
+
+def check_same_run(out: Path, each: Sequence[Record], about: About) -> None:
     """An error where the results in a folder are of another table or seed: they would mix or be lost.
 
     Args:
         out: The folder.
         each: The rows of its `fraud_splits.csv`.
-        table: The table to be added.
-        seed: Of splits and fits.
+        about: The table whose results are to be added, and the seed.
 
     Folders of older versions have no `fraud_about.json`: there the rows and frauds in the first line of
     `fraud.md` and the frauds of the folds are compared, and the seed is taken to be 0, as it is unless said
     otherwise.
     """
-    about = out / ABOUT
-    if not each and not about.exists():
+    path = out / ABOUT
+    if not each and not path.exists():
         return
-    now = {**described(table), "seed": seed}
-    known = _read_about(about) if about.exists() else _older(out, each)
-    if known["seed"] != seed:
+    now = asdict(about)
+    known = _read_about(path) if path.exists() else _older(out, each)
+    if known["seed"] != about.seed:
         raise ValueError(
-            f"the results in {out} are of seed {known['seed']}, but this run has seed {seed}: {_ADVICE}"
+            f"the results in {out} are of seed {known['seed']}, but this run has seed {about.seed}: {_ADVICE}"
         )
-    if any(known[name] != now[name] for name in known):
+    if any(known[name] != now[name] for name in known if name != "duplicates"):
         same_counts = all(known[name] == now[name] for name in ("rows", "frauds"))
         seen = "other values" if same_counts else f"{now['rows']:,} rows, {now['frauds']} frauds"
         raise ValueError(
@@ -70,8 +110,11 @@ def check_same_run(out: Path, each: Sequence[Record], table: CardFraud, seed: in
 def _read_about(path: Path) -> Record:
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
-        return {name: known[name] for name in ("rows", "frauds", "digest", "seed")}
-    except (ValueError, KeyError, TypeError):
+        return {
+            **{name: known[name] for name in ("rows", "frauds", "digest", "seed")},
+            "duplicates": known.get("duplicates"),
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path} is damaged: {_ADVICE}") from None
 
 

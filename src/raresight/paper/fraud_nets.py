@@ -24,7 +24,7 @@ from ..deep.nets import NET_SIZES
 from ..deep.settings import device_for
 from .deep.journal import add_records, read_lines
 from .deep.provenance import device_name, provenance
-from .fraud_about import described
+from .fraud_about import About, described
 from .fraud_measures import REFERENCE, Record, against, judged
 from .fraud_methods import DEEP_FAMILIES, LOSS_METHODS, SETTINGS, Scores, losses_of
 from .fraud_splits import Key, Rows, luck, splits
@@ -102,15 +102,17 @@ def net_setups(
 
 
 def finished_cells(
-    journal: Path, setups: Sequence[NetSetup], keys: Sequence[Key], table: CardFraud, seed: int
+    journal: Path, setups: Sequence[NetSetup], keys: Sequence[Key], about: About
 ) -> dict[Cell, Record]:
     """The cells of these families and splits that the journal has; an error where a family has none."""
-    found = _at_hand(_lines(journal), _cells(setups, keys), described(table), seed)
+    found = _at_hand(_lines(journal), _cells(setups, keys), about.table, about.seed)
     absent = [setup for setup in setups if not any(cell.setup == setup for cell in found)]
     if absent:
+        net, seeds, epochs = absent[0].net, absent[0].seeds, absent[0].epochs
         raise ValueError(
-            f"{journal} has no result of {absent[0].net} with {absent[0].seeds} nets a setting on this table "
-            f"with seed {seed}: train it, without --results-only and with --minutes enough for a split"
+            f"{journal} has no result of {net} with {seeds} nets a setting and at most {epochs} epochs on "
+            f"this table with seed {about.seed}: train it, without --results-only and with --minutes enough "
+            "for a split"
         )
     return found
 
@@ -120,7 +122,7 @@ def _cells(setups: Sequence[NetSetup], keys: Sequence[Key]) -> list[Cell]:
     return [Cell(setup, key) for key in keys for setup in setups]
 
 
-def cells_of_others(journal: Path, nets: Sequence[str], table: CardFraud, seed: int) -> dict[Cell, Record]:
+def cells_of_others(journal: Path, nets: Sequence[str], about: About) -> dict[Cell, Record]:
     """The cells in the journal of the families that are not among `nets`, on this table with this seed.
 
     Of a family that was trained in several ways, those of `SETUPS` if there are any, else the latest.
@@ -128,7 +130,7 @@ def cells_of_others(journal: Path, nets: Sequence[str], table: CardFraud, seed: 
     lines = _lines(journal)
     others = [net for net in DEEP_FAMILIES if net not in nets]
     cells = [cell for row in lines.values() if (cell := _cell_of(row["fit"])) and cell.setup.net in others]
-    found = _at_hand(lines, cells, described(table), seed)
+    found = _at_hand(lines, cells, about.table, about.seed)
     setups = {cell.setup.net: cell.setup for cell in found}
     setups |= {cell.setup.net: cell.setup for cell in found if cell.setup == SETUPS[cell.setup.net]}
     return {cell: record for cell, record in found.items() if cell.setup == setups[cell.setup.net]}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import CardFraud
+from .fraud_about import About
 from .fraud_measures import FPR, LEVEL, METRICS, REFERENCE, Record
 from .fraud_methods import ALL_FAMILIES, DEEP_FAMILIES, MAX_FPR, METHODS
 from .fraud_splits import FOLDS
@@ -70,16 +70,16 @@ def in_order(rows: Sequence[Record]) -> list[Record]:
     return [{name: row[name] for name in names} for row in sorted(rows, key=place)]
 
 
-def write_table(path: Path, summary: Sequence[Record], table: CardFraud) -> Path:
+def write_table(path: Path, summary: Sequence[Record], about: About) -> Path:
     """The summary as Markdown: estimate, and difference to cross entropy with its interval."""
     intervals = sum(row["method"] != REFERENCE for row in summary)
-    about = (
-        f"ULB card fraud: {len(table.y):,} rows ({table.duplicates:,} exact duplicates dropped), "
-        f"{int(table.y.sum())} frauds. In parentheses the difference to cross entropy in the same family, "
+    words = (
+        f"ULB card fraud: {about.rows:,} rows ({about.duplicates:,} exact duplicates dropped), "
+        f"{about.frauds} frauds. In parentheses the difference to cross entropy in the same family, "
         f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero. Of the {intervals} "
         f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone. {luck_words(summary)}"
     )
-    lines = [about.rstrip()]
+    lines = [words.rstrip()]
     for split in _SPLITS:
         for family in dict.fromkeys(row["family"] for row in summary):
             rows = [row for row in summary if (row["split"], row["family"]) == (split, family)]

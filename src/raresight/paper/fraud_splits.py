@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..data import CardFraud
 
-__all__ = ["FOLDS", "REPEATS", "Key", "Rows", "check_repeats", "luck", "splits"]
+__all__ = ["FOLDS", "REPEATS", "Key", "Rows", "check_repeats", "luck", "split_keys", "splits"]
 
 FOLDS = 4
 REPEATS = 3
@@ -23,13 +23,21 @@ def splits(table: CardFraud, seed: int, repeats: int) -> dict[Key, Rows]:
     """Four stratified folds of all rows, `repeats` times; the last quarter in time after the first three."""
     from sklearn.model_selection import RepeatedStratifiedKFold
 
-    check_repeats(repeats)
+    keys = split_keys(repeats)
     folds = RepeatedStratifiedKFold(n_splits=FOLDS, n_repeats=repeats, random_state=seed)
-    found: dict[Key, Rows] = {
-        ("random", *divmod(place, FOLDS)): rows for place, rows in enumerate(folds.split(table.X, table.y))
-    }
     cut = int(len(table.y) * (1 - TIME_SHARE))
-    return {**found, ("time", 0, 0): (np.arange(cut), np.arange(cut, len(table.y)))}
+    in_time = np.arange(cut), np.arange(cut, len(table.y))
+    return dict(zip(keys, [*folds.split(table.X, table.y), in_time], strict=True))
+
+
+def split_keys(repeats: int) -> list[Key]:
+    """The names of the splits, in order.
+
+    >>> split_keys(1)[-2:]
+    [('random', 0, 3), ('time', 0, 0)]
+    """
+    check_repeats(repeats)
+    return [*(("random", *divmod(place, FOLDS)) for place in range(repeats * FOLDS)), ("time", 0, 0)]
 
 
 def check_repeats(repeats: int) -> None:
