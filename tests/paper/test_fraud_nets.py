@@ -179,9 +179,7 @@ def test_what_does_not_belong_is_refused(together, table, tmp_path):
     with pytest.raises(ValueError, match="has no result of tabm"):
         reproduce("fraud", out, data=table, families=["deep"], repeats=1, **few)
     # What differs is said: here the epochs.
-    with pytest.raises(
-        ValueError, match="of tabnet with 1 nets a setting and at most 3 epochs"
-    ):
+    with pytest.raises(ValueError, match="of tabnet with 1 nets a setting and at most 3 epochs"):
         reproduce("fraud", out, families=["tabnet"], repeats=1, **{**few, "net_epochs": 3})
     with pytest.raises(ValueError, match="seeds must be at least 1"):
         reproduce("fraud", out, data=table, families=["tabm"], net_seeds=0)
