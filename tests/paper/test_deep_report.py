@@ -480,8 +480,8 @@ def test_the_choice_of_c(tmp_path):
     assert float(row["difference_to_C_0"]) == pytest.approx(0.1 * (0.25 - 0.04))
     text = paths[1].read_text()
     assert (
-        "TBL, lr 0.002: AUC is better at C = 0.3 than at C = 0: +2.10 [+2.10, +2.10]: held; the largest "
-        "mean is at C = 0.5." in text
+        "TBL, lr 0.002, last epoch: AUC is better at C = 0.3 than at C = 0: +2.10 [+2.10, +2.10]: held; the "
+        "largest mean is at C = 0.5." in text
     )
     assert text.count("\n| 0.75 |") == 4
     assert "Nets are judged after epochs 10, 21: a best epoch is the best of these." in text
@@ -497,6 +497,39 @@ def test_the_choice_of_c(tmp_path):
         "0.8",
         "6",
     )
+
+
+def test_series_of_c_that_are_complete_are_shown_before_the_rest(tmp_path):
+    experiment, full = EXPERIMENTS["ablation-c"], replace(SHORT, size=SIZES["full"])
+    journal = journal_path(tmp_path / "deep", "ablation-c", "cifar10")
+    trials = ablation_trials(experiment, experiment.cells[0], full)
+    series = [trial for trial in trials if (trial.method, trial.lr, trial.draw) == ("TBL", 0.002, 0)]
+    others = [trial for trial in trials if (trial.method, trial.lr, trial.draw) == ("TBL+LA", 0.002, 0)]
+    assert len(series) == len(others) == 24
+    add_records(journal, [record(trial, 0.8) for trial in [*series, *others[:-1]]])
+    paths = reproduce("ablation-c", tmp_path)
+    assert [path.name for path in paths[2:]] == [
+        "ablation-c-cifar10-250-epochs.svg",
+        "ablation-c-cifar10-250-epochs.png",
+    ]
+    text = paths[1].read_text()
+    assert "24 of 192 nets are trained: those whose series of C is complete." in text
+    assert "draws 0, seeds 0 1 2" in text
+    assert "TBL+LA" not in text
+    # Beside a shorter one that is whole, which keeps its figure.
+    add_records(journal, [record(t, 0.7) for t in ablation_trials(experiment, experiment.cells[0], SHORT)])
+    paths = reproduce("ablation-c", tmp_path)
+    assert [path.name for path in paths[2:]] == [
+        f"ablation-c-cifar10{length}.{kind}" for length in ("", "-250-epochs") for kind in ("svg", "png")
+    ]
+    rows = rows_of(paths[0])
+    assert {(row["epochs"], row["method"]) for row in rows} == {
+        ("250", "TBL"),
+        ("21", "TBL"),
+        ("21", "TBL+LA"),
+    }
+    assert {row["trainings"] for row in rows if row["epochs"] == "250"} == {"3"}
+    assert paths[1].read_text().count("nets are trained: those whose") == 1
 
 
 def test_the_choice_of_c_at_two_lengths(tmp_path):

@@ -98,7 +98,12 @@ def test_the_counts_in_words_are_those_of_the_signs():
     summary = " ".join(SUMMARY.read_text(encoding="utf-8").split())
     all_of, better, worse = counts["auc"]
     assert better == 0
-    assert f"better than the best rival in none of {all_of} comparisons and worse in {worse}." in summary
+    assert (
+        f"better than the best rival in none of {all_of} comparisons and worse in {worse} (after" in summary
+    )
+    all_of, better, worse = counted("AUC", settings="chosen", epochs="250")
+    assert better == 0
+    assert f"of deer among horses alone, in none of {all_of} and worse in {worse})" in summary
     all_of, better, worse = counts["argmax"]["TBL+LA"]
     assert f"TBL+LA is better than the best rival in {better} of {all_of} comparisons" in summary
     assert f"and worse in {worse}, TBL worse in {counts['argmax']['TBL'][2]}." in summary

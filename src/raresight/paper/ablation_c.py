@@ -5,17 +5,18 @@ The paper finds AUC and accuracy largest near C = 0.3 and much better than at C 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .deep.estimates import Estimate, estimate, paired
-from .deep.experiments import EXPERIMENTS
+from .deep.experiments import EXPERIMENTS, Experiment, ablation_trials
 from .deep.journal import Record, largest_norm, origin
 from .deep.report import brought_up_to_date, nothing_complete, refuse_seed
 from .deep.report_text import claim_verdict, epochs_words, length_words, number
 from .deep.results import WHEN, Result, begun_lines, find_results, missing_lines, value_at
-from .deep.settings import Setup, Trial, size_of
+from .deep.settings import SIZES, Setup, Trial, size_of
 from .output import COLOURS, figure_with_axes, save_figure, write_rows
 
 __all__ = ["run"]
@@ -42,9 +43,10 @@ def run(
     complete: bool = True,
     **options: Any,
 ) -> list[Path]:
-    """Train what is missing if `data` is given; write the tables, their numbers and the longest's figure.
+    """Train what is missing if `data` is given; write the tables, their numbers and figures.
 
-    Further options are those of `run_experiment`.
+    A length that is begun is shown as far as series of C are complete. Further options are those of
+    `run_experiment`.
     """
     refuse_seed("ablation-c", seed)
     experiment, setup = EXPERIMENTS["ablation-c"], Setup(dataset, size_of(size), depth, width)
@@ -53,21 +55,48 @@ def run(
         *(experiment, setup, out, tell), data=data, results_only=results_only, complete=complete, **options
     )
     missing = [*missing_lines(experiment, setup, finished), *begun_lines(experiment, setup, finished)]
-    found = find_results(experiment, setup, finished, "ablation")
-    if not found:
+    whole = find_results(experiment, setup, finished, "ablation")
+    begun = _complete_series(experiment, setup, finished, whole)
+    if not whole and not begun:
         raise ValueError(nothing_complete("ablation-c", experiment.name, dataset, missing))
     for line in missing:
         tell(f"missing: {line}")
+    found = sorted([*whole, *begun], key=lambda result: -result.epochs)
     lengths = [(result, _curves(result)) for result in found]
     stem = f"ablation-c-{dataset}"
     page = out / f"{stem}.md"
     page.write_text("\n".join(markdown(result, curves) for result, curves in lengths), encoding="utf-8")
-    longest, curves = lengths[0]
+    # The figure is of the longest that is whole; one that is longer has another beside it.
+    drawn = [(whole[0], out / stem)] if whole else []
+    drawn += [(one, out / f"{stem}-{one.epochs}-epochs") for one in begun if one.epochs >= found[0].epochs]
     return [
         write_rows(out / f"{stem}.csv", [row for length in lengths for row in number_rows(*length)]),
         page,
-        *draw(curves, longest.epochs, out / stem),
+        *(path for result, place in drawn for path in draw(_curves(result), result.epochs, place)),
     ]
+
+
+def _complete_series(
+    experiment: Experiment, setup: Setup, finished: Mapping[str, Record], whole: Sequence[Result]
+) -> list[Result]:
+    """Of lengths that are begun, the trainings of a method, rate and draw that have every C and seed."""
+    found: list[Result] = []
+    for size in dict.fromkeys((*SIZES.values(), setup.size)):
+        sized = replace(setup, size=size)
+        for cell in experiment.cells:
+            trials = ablation_trials(experiment, cell, sized)
+            if any(result.epochs == trials[0].epochs for result in (*whole, *found)):
+                continue
+            series: dict[tuple[str, float, int], list[Trial]] = {}
+            for trial in trials:
+                series.setdefault((trial.method, trial.lr, trial.draw), []).append(trial)
+            records: dict[str, list[Record]] = {}
+            for (method, _, _), own in series.items():
+                if all(trial.key in finished for trial in own):
+                    records.setdefault(method, []).extend(finished[trial.key] for trial in own)
+            if records:
+                found.append(Result(experiment, sized, cell, "ablation", records))
+    return found
 
 
 def _curves(result: Result) -> Curves:
@@ -133,19 +162,24 @@ def markdown(result: Result, curves: Curves) -> str:
     first, about = records[0], origin(records)
     title = f"deer among horses, rho {result.cell.rho:g}, alpha 0.8 ({length_words(result)})"
     lines = [f"### The choice of C: {title}", ""]
+    planned = len(ablation_trials(result.experiment, result.cell, result.setup))
+    if len(records) < planned:
+        lines += [f"{len(records)} of {planned} nets are trained: those whose series of C is complete.", ""]
     for (method, lr), series in curves.items():
-        for metric, title in METRICS.items():
-            gap = _to_zero(series, PEAK, metric, "last")
-            means = {C: estimate(_values(records, metric, "last")).mean for C, records in series.items()}
-            best = max(means, key=means.__getitem__)
-            shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
-            lines.append(
-                f"* {method}, lr {lr:g}: {title} is better at C = {PEAK:g} than at C = 0: {shown} "
-                f"[{low}, {high}]: {claim_verdict(gap, metric)}; the largest mean is at C = {best:g}."
-            )
+        for when in ("last", "test"):
+            for metric, title in METRICS.items():
+                gap = _to_zero(series, PEAK, metric, when)
+                means = {C: estimate(_values(records, metric, when)).mean for C, records in series.items()}
+                peak = max(means, key=means.__getitem__)
+                shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
+                lines.append(
+                    f"* {method}, lr {lr:g}, {WHEN[when]}: {title} is better at C = {PEAK:g} than at C = 0: "
+                    f"{shown} [{low}, {high}]: {claim_verdict(gap, metric)}; the largest mean is at C = "
+                    f"{peak:g}."
+                )
     lines += [
         "",
-        "Last epoch, but for the column of the best epoch on the test set, which is too good. In "
+        "Last epoch, but for the columns of the best epoch on the test set, which are too good. In "
         "parentheses the difference to C = 0, paired by draw and seed, with its 95% interval for these "
         f"draws; **bold** where that leaves out zero. {epochs_words([result])} Trained on {about['device']}, "
         f"{about['precision']}, draws {about['draws']}, seeds {about['seeds']}. Gradient norms are clipped "
@@ -154,13 +188,13 @@ def markdown(result: Result, curves: Curves) -> str:
     ]
     for (method, lr), series in curves.items():
         lines += ["", f"**{method}, lr {lr:g}**", ""]
-        titles = ("C", *METRICS.values(), f"AUC, {WHEN['test']}", "trainings clipped", "largest norm")
+        best = [f"{title}, {WHEN['test']}" for title in METRICS.values()]
+        titles = ("C", *METRICS.values(), *best, "trainings clipped", "largest norm")
         lines += [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
         for C, records in series.items():
-            cells = [_cell(series, C, metric) for metric in METRICS]
-            best_epoch = number("roc_auc", estimate(_values(records, "roc_auc", "test")).mean)
+            cells = [_cell(series, C, metric, when) for when in ("last", "test") for metric in METRICS]
             norms = [f"{_clipped(records)} of {len(records)}", f"{max(map(largest_norm, records)):.3g}"]
-            lines.append(f"| {C:g} | {' | '.join([*cells, best_epoch, *norms])} |")
+            lines.append(f"| {C:g} | {' | '.join([*cells, *norms])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -169,22 +203,23 @@ def _clipped(records: list[Record]) -> int:
     return sum(largest_norm(record) > record["clip"] for record in records)
 
 
-def _cell(series: Mapping[float, list[Record]], C: float, metric: str) -> str:
-    text = number(metric, estimate(_values(series[C], metric, "last")).mean)
+def _cell(series: Mapping[float, list[Record]], C: float, metric: str, when: str) -> str:
+    text = number(metric, estimate(_values(series[C], metric, when)).mean)
     if C == 0:
         return text
-    gap = _to_zero(series, C, metric, "last")
+    gap = _to_zero(series, C, metric, when)
     mark = "**" if gap.low > 0 or gap.high < 0 else ""
     shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
     return f"{text} ({mark}{shown}{mark} [{low}, {high}])"
 
 
 def draw(curves: Curves, epochs: int, path: Path) -> list[Path]:
-    """Mean and standard error over C, as in the paper's figure, a panel for AUC and one for ACC."""
-    figure, axes = figure_with_axes(2)
-    for ax, metric in zip(axes, ("roc_auc", "accuracy_linked"), strict=True):
+    """Mean and standard error over C, as in the paper's figure, in the last and in the best epoch."""
+    figure, axes = figure_with_axes(2, height=8.6, rows=2)
+    panels = [(metric, when) for when in ("last", "test") for metric in ("roc_auc", "accuracy_linked")]
+    for ax, (metric, when) in zip(axes, panels, strict=True):
         for place, ((method, lr), series) in enumerate(curves.items()):
-            found = [estimate(_values(records, metric, "last")) for records in series.values()]
+            found = [estimate(_values(records, metric, when)) for records in series.values()]
             means = [100 * one.mean for one in found]
             ax.plot(list(series), means, "o-", color=COLOURS[place + 1], label=f"{method}, lr {lr:g}")
             ax.fill_between(
@@ -194,7 +229,8 @@ def draw(curves: Curves, epochs: int, path: Path) -> list[Path]:
                 color=COLOURS[place + 1],
                 alpha=0.15,
             )
+        ax.set_title(WHEN[when], fontsize=10)
         ax.set_xlabel(f"C (alpha 0.8, {epochs} epochs; band: standard error)")
         ax.set_ylabel(METRICS[metric])
-        ax.legend(fontsize=8)
+    axes[0].legend(fontsize=8)
     return save_figure(figure, path)

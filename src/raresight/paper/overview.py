@@ -124,7 +124,7 @@ def _lengths(found: dict[str, Found]) -> list[str]:
             lines.append(f"| {' | '.join([title, str(cell), *texts])} |")
         begun += [f"{title}, {line}" for line in _begun(one)]
     return (
-        [*lines, "", f"Begun and not shown, for these are missing: {'; '.join(begun)}."] if begun else lines
+        [*lines, "", f"Begun at another length, with these missing: {'; '.join(begun)}."] if begun else lines
     )
 
 
