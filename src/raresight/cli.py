@@ -253,7 +253,13 @@ def paper(
             "hours without a GPU. Others keep the results that the folder has."
         ),
     ] = None,
-    methods: Annotated[str | None, typer.Option(help="fraud: methods, such as 'cross entropy,TBL'.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="fraud: methods to show, such as 'cross entropy,TBL'; nets are trained with all of them at "
+            "once, whichever are shown."
+        ),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="fraud: fits at once; left out, one a core.")] = None,
     repeats: Annotated[
         int | None, typer.Option(help="fraud: how often the stratified folds are drawn; left out, 3.")
@@ -276,7 +282,10 @@ def paper(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="nets: stop training before so many have passed; called again, go on."),
+        typer.Option(
+            help="nets: stop training before so many have passed, after an epoch (the first of a stack may "
+            "take longer); called again, go on. Exit code 3 if there is nothing to show yet."
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="nets: such as cuda or cpu; left out, a GPU if there is one.")
@@ -295,6 +304,7 @@ def paper(
 ) -> None:
     """Write a table or figure of the paper: its numbers, and a picture of them."""
     from .paper import DEEP_NAMES, NAMES, options_of, reproduce
+    from .paper.command import UNFINISHED, UnfinishedError
 
     rhos = None if rho is None else _listed_numbers("--rho", rho)
     if stack is not None and stack < 1:
@@ -303,17 +313,22 @@ def paper(
         raise ValueError(f"--minutes must be at least 0, but is {minutes:g}")
     if plan and name == "fraud":
         from .paper.fraud_deep import plan_text as fraud_plan
+        from .paper.fraud_nets import JOURNAL
 
         nets = _listed(families or "deep")
-        typer.echo(fraud_plan(nets, seeds=net_seeds, repeats=repeats, epochs=net_epochs))
+        journal = out / "deep" / JOURNAL
+        typer.echo(fraud_plan(nets, net_seeds, repeats, net_epochs, journal, seed))
         return
     if plan:
         if name not in DEEP_NAMES:
             raise ValueError(f"only {', '.join(DEEP_NAMES)} have a plan, and the nets of fraud, not {name}")
+        from .paper.deep.experiments import EXPERIMENTS, check_rhos
         from .paper.deep.plan import STACK, plan_text
         from .paper.deep.settings import Setup, size_of
 
         setup = Setup(dataset or "cifar10", size_of(size or "short"))
+        EXPERIMENTS[DEEP_NAMES[name]].check(setup, name)
+        check_rhos([EXPERIMENTS[DEEP_NAMES[name]]], rhos, name)
         most = STACK if stack is None else stack
         typer.echo(plan_text([DEEP_NAMES[name]], setup, most, rhos, journals=out / "deep"))
         return
@@ -341,7 +356,11 @@ def paper(
         with console.status(part) as status:
             # In a log file there is no line to rewrite, so each step has its own.
             tell = status.update if console.is_terminal else partial(console.print, highlight=False)
-            paths = reproduce(part, out, seed, tell, **options)
+            try:
+                paths = reproduce(part, out, seed, tell, **options)
+            except UnfinishedError as unfinished:
+                console.print(_plain(unfinished), highlight=False, soft_wrap=True)
+                raise typer.Exit(UNFINISHED) from None
         for path in paths:
             typer.echo(path)
 

@@ -140,6 +140,7 @@ def test_weights_by_effective_number():
     ("text", "message"),
     [
         ("tlb", "did you mean 'tbl'"),
+        ("vs", "did you mean 'vectorscaling'"),
         ("nonsense", "known are crossentropy"),
         ("tbl(", "cannot read"),
         ("tbl(beta=1)", "unexpected keyword argument 'beta'; tbl takes alpha=0.8, C=0.5"),

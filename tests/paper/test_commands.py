@@ -58,6 +58,12 @@ def test_numbers_that_cannot_be_are_refused(words, tmp_path):
     )
 
 
+def test_a_plan_names_what_was_typed():
+    message = refused("minority", "--plan", "--dataset", "cifar100")
+    assert message == "minority is about the deer and horses of cifar10: it cannot be run on cifar100"
+    assert "brier has no imbalance 0.1; rho is one of" in refused("brier", "--plan", "--rho", "0.1")
+
+
 def test_options_of_other_parts_are_refused_as_they_were_typed(tmp_path):
     here = ["--out", str(tmp_path)]
     assert refused("table1", "--net-seeds", "2", *here) == "paper table1 takes no --net-seeds"
@@ -85,6 +91,7 @@ def test_options_of_other_parts_are_refused_as_they_were_typed(tmp_path):
         (deep, ["--experiment", "table2", "--plan", "--size", "huge"], "size must be one of short"),
         (deep, ["--experiment", "table2", "--plan", "--stack", "0"], "stack must be at least 1, but is 0"),
         (deep, ["--experiment", "table2", "--plan", "--rho", "0.3"], "has no imbalance 0.3"),
+        (deep, ["--experiment", "table2", "--data", "nowhere", "--rho", "0.3"], "has no imbalance 0.3"),
     ],
 )
 def test_an_error_is_one_line(command, words, message, capsys, tmp_path):

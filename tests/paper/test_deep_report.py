@@ -13,6 +13,7 @@ from scipy.stats import t
 
 from deep_records import LUCK, record
 from raresight.paper import reproduce
+from raresight.paper.command import UnfinishedError
 from raresight.paper.deep.claims import beats_every_rival, gain_grows, rivals_do_not_improve
 from raresight.paper.deep.estimates import estimate, paired, standard_errors_apart
 from raresight.paper.deep.experiments import EXPERIMENTS, ablation_trials, cell_trials
@@ -391,9 +392,10 @@ def test_each_cell_at_full_length_has_a_row_of_curves(tmp_path, name, titles):
 
 def test_what_is_missing_is_listed(tmp_path):
     with pytest.raises(
-        ValueError, match=r"table4 has no complete cell yet; missing are exponential, rho 0\.01: 45 of 45"
+        ValueError, match=r"table4 has no complete cell yet: missing are exponential, rho 0\.01: 45 of 45"
     ):
-        reproduce("table4", tmp_path)
+        reproduce("table4", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
     def is_lost(trial):
         return trial.rho == 0.05 and trial.role == "final" and trial.seed == 2 and trial.method == "VS"
@@ -556,6 +558,21 @@ def test_options_of_another_part_are_refused(tmp_path):
         reproduce("fraud", tmp_path, stack=3)
     with pytest.raises(ValueError, match="size must be one of"):
         reproduce("brier", tmp_path, size="huge")
+    with pytest.raises(
+        ValueError, match=r"minority has no imbalance 0\.3; rho is one of 0\.002, 0\.01, 0\.05"
+    ):
+        reproduce("minority", tmp_path, rhos=[0.01, 0.3])
+
+
+def test_what_time_did_not_allow_is_no_error(tmp_path):
+    data = write_tiny_cifar10(tmp_path / "images", train_images=5, test_images=1)
+    with pytest.raises(
+        UnfinishedError, match=r"and 8 more, which --plan counts\. What was trained is kept: the"
+    ):
+        reproduce("table2", tmp_path, data=data, complete=False, minutes=0, device="cpu")
+    with pytest.raises(ValueError, match="no complete cell yet") as refused:
+        reproduce("table2", tmp_path, data=data, results_only=True)
+    assert not isinstance(refused.value, UnfinishedError)
 
 
 def test_nothing_is_trained_twice_by_the_command(tmp_path):

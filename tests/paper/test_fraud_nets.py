@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from raresight.cli import app
 from raresight.data import read_card_fraud, save_card_fraud
 from raresight.deep.nets import NET_SIZES
-from raresight.paper import reproduce
+from raresight.paper import fraud_nets, reproduce
 from raresight.paper.fraud_deep import main
 from raresight.paper.fraud_measures import METRICS
 from raresight.paper.fraud_methods import LOSS_METHODS
@@ -193,7 +194,7 @@ def test_command_shows_what_is_at_hand(together, table, tmp_path):
     assert run.exit_code == 0, run.output
     assert len(of_family(read(tmp_path / "fraud_splits.csv"), "tabnet")) == 5 * len(LOSS_METHODS)
     plan = CliRunner().invoke(app, ["paper", "fraud", "--plan"])
-    assert "tabnet: 13 splits, 22 losses x 3 seeds" in plan.output
+    assert "left, 22 losses x 3 seeds" in plan.output
 
 
 def as_if_tabm(line):
@@ -230,6 +231,55 @@ def test_minutes_stop_the_nets(journal, table, tmp_path):
     assert run.exit_code == 0, run.output
     assert copy.read_bytes() == before
     assert "#### tabnet, 3 folds of 1 times 4" in (tmp_path / "fraud.md").read_text()
+    # With nothing to show it is not an error, but not the end either.
+    copy.unlink()
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 3
+    assert "out of time" in run.output
+    assert "has no result of tabnet" in run.output
+
+
+def test_the_plan_counts_what_the_journal_has(journal, tmp_path):
+    (tmp_path / "deep").mkdir()
+    write_lines(tmp_path / "deep" / "fraud.jsonl.gz", map(json.dumps, lines_of(journal)[:3]))
+    words = ["paper", "fraud", "--plan", "--families", "tabnet", "--repeats", "1", "--out", str(tmp_path)]
+    few = ["--net-seeds", "1", "--net-epochs", "2"]
+    assert "tabnet: 5 splits, 2 left" in CliRunner().invoke(app, [*words, *few]).output
+    assert "tabnet: 5 splits, 5 left" in CliRunner().invoke(app, words).output
+    assert "tabnet: 5 splits, 5 left" in CliRunner().invoke(app, [*words, *few, "--seed", "1"]).output
+
+
+def test_what_would_not_end_in_time_is_not_begun(journal, table, tmp_path, monkeypatch):
+    """Where nobody knows how long a cell takes it is expected to take as long as the longest of the run."""
+    (first, *_), told = lines_of(journal), []
+    monkeypatch.setattr(fraud_nets, "_trained", lambda *_: {**first, "device": "another", "seconds": 100.0})
+    setup = NetSetup("tabnet", seeds=1, epochs=2)
+    left = train_cells(
+        read_card_fraud(table), tmp_path / "fraud.jsonl.gz", [setup],
+        repeats=1, device="cpu", minutes=1.5, tell=told.append,
+    )  # fmt: skip
+    assert left == 4
+    assert told[-1].startswith("tabnet, random 0.1: not begun, ")
+
+
+def test_an_epoch_that_would_end_too_late_is_not_begun(table, tmp_path, monkeypatch):
+    now, epochs = [0.0], []
+
+    def three_epochs(*_, after_epoch, **__):
+        for epoch in (1, 2, 3):
+            now[0] += 40
+            epochs.append(epoch)
+            after_epoch(epoch)
+
+    monkeypatch.setattr(fraud_nets, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(fraud_nets, "fit_methods", three_epochs)
+    told = []
+    left = train_cells(
+        read_card_fraud(table), tmp_path / "fraud.jsonl.gz", [NetSetup("tabnet", seeds=1, epochs=3)],
+        repeats=1, device="cpu", minutes=1.9, tell=told.append,
+    )  # fmt: skip
+    # The second ends after 80 seconds of 114; a third would after 120.
+    assert (left, epochs, told[-1]) == (5, [1, 2], "1 of 5: tabnet, random 0.0: given up, out of time")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,16 @@ _LOSSES: dict[str, type[Loss]] = {
 }
 
 
+# What papers call them.
+_SHORT_NAMES = {
+    "ce": "crossentropy",
+    "bce": "crossentropy",
+    "fl": "focal",
+    "vs": "vectorscaling",
+    "la": "logitadjusted",
+}
+
+
 def all_losses() -> tuple[Loss, ...]:
     """One of every loss: the defaults, and an imbalance of 1 in 100 where a loss asks for one."""
     return (
@@ -105,7 +115,8 @@ def _read(node: ast.expr, text: str) -> Any:
 def _build(name: str, arguments: list[Any], keywords: dict[str, Any], text: str) -> Loss:
     kind = _LOSSES.get(name.lower())
     if kind is None:
-        near = difflib.get_close_matches(name.lower(), _LOSSES, n=1)
+        short = _SHORT_NAMES.get(name.lower())
+        near = [short] if short else difflib.get_close_matches(name.lower(), _LOSSES, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise ValueError(f"unknown loss {name!r} in {text!r}{hint}; known are {', '.join(_LOSSES)}")
     make: Callable[..., Loss] = kind

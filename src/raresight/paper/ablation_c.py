@@ -52,13 +52,19 @@ def run(
     experiment, setup = EXPERIMENTS["ablation-c"], Setup(dataset, size_of(size), depth, width)
     experiment.check(setup)
     finished = brought_up_to_date(
-        *(experiment, setup, out, tell), data=data, results_only=results_only, complete=complete, **options
+        *("ablation-c", experiment, setup, out, tell),
+        data=data,
+        results_only=results_only,
+        complete=complete,
+        **options,
     )
     missing = [*missing_lines(experiment, setup, finished), *begun_lines(experiment, setup, finished)]
     whole = find_results(experiment, setup, finished, "ablation")
     begun = _complete_series(experiment, setup, finished, whole)
     if not whole and not begun:
-        raise ValueError(nothing_complete("ablation-c", experiment.name, dataset, missing))
+        raise nothing_complete(
+            "ablation-c", experiment.name, dataset, missing, trained=data is not None and not results_only
+        )
     for line in missing:
         tell(f"missing: {line}")
     found = sorted([*whole, *begun], key=lambda result: -result.epochs)

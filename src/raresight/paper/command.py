@@ -5,7 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-__all__ = ["exit_code", "tell"]
+__all__ = ["UNFINISHED", "UnfinishedError", "exit_code", "tell"]
+
+UNFINISHED = 3
+"""The exit code where time ran out before the end."""
+
+
+class UnfinishedError(ValueError):
+    """Time ran out before there was a result to show; what was trained is kept."""
 
 
 def tell(message: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import CardFraud, read_card_fraud
+from .command import UnfinishedError
 from .fraud_about import about_of, check_same_run, read_about, write_about
 from .fraud_measures import REFERENCE, Record, against, judged, summarised
 from .fraud_methods import DEEP_FAMILIES, FAMILIES, METHODS, Scores, families_of, run_method
@@ -111,7 +112,12 @@ def run(
             train_cells(
                 table, journal, setups, seed=seed, repeats=repeats, device=device, minutes=minutes, tell=tell
             )
-        found = finished_cells(journal, setups, keys, about)
+        try:
+            found = finished_cells(journal, setups, keys, about)
+        except ValueError as error:
+            if minutes is None or results_only:
+                raise
+            raise UnfinishedError(f"out of time: {error}") from None
         shown_before = {(row["family"], row["method"]) for row in at_hand}
         net_each, net_pairs = net_rows(
             found, {*shown_before, *((family, method) for family in nets for method in shown)}

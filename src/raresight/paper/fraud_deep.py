@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .command import exit_code, tell
+from .command import UNFINISHED, exit_code, tell
 from .fraud_methods import DEEP_FAMILIES, LOSS_METHODS, SETTINGS, families_of
-from .fraud_splits import FOLDS, REPEATS, check_repeats
+from .fraud_splits import REPEATS, split_keys
 
 __all__ = ["main", "plan_text"]
 
@@ -42,11 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    from .fraud_nets import JOURNAL, net_setups, train_cells
+
     if chosen.plan:
-        sys.stdout.write(f"{plan_text(chosen.nets, chosen.seeds, chosen.repeats, chosen.epochs)}\n")
+        journal = chosen.out / JOURNAL
+        text = plan_text(chosen.nets, chosen.seeds, chosen.repeats, chosen.epochs, journal, chosen.seed)
+        sys.stdout.write(f"{text}\n")
         return 0
     from ..data import read_card_fraud
-    from .fraud_nets import JOURNAL, net_setups, train_cells
 
     setups = net_setups(chosen.nets, chosen.seeds, chosen.epochs)
     left = train_cells(
@@ -60,7 +63,7 @@ def _run(chosen: argparse.Namespace) -> int:
         tell=tell,
     )
     tell(f"{left} left" if left else "nothing left")
-    return 3 if left else 0
+    return UNFINISHED if left else 0
 
 
 def plan_text(
@@ -68,33 +71,38 @@ def plan_text(
     seeds: int | None = None,
     repeats: int | None = None,
     epochs: int | None = None,
+    journal: Path | None = None,
+    seed: int = 0,
 ) -> str:
-    """How many stacks there are, how large, and how long one H200 takes.
+    """How many stacks there are, how large, how many are left, and how long one H200 takes for these.
 
     Args:
         nets: Families, `deep` for all nets; others are fitted on the CPU and have no plan.
         seeds: Nets of each loss setting; None for the family's own number.
         repeats: How often the stratified folds are drawn; None for the usual number.
         epochs: At most; None for the family's own number.
+        journal: What it has with this seed is not left to train.
+        seed: Of splits and trainings.
     """
-    from .fraud_nets import net_setups, planned_seconds
+    from .fraud_nets import Cell, cells_in, net_setups, planned_seconds
 
     losses = len(LOSS_METHODS) - len(SETTINGS) + sum(len(settings) for settings in SETTINGS.values())
     drawn = REPEATS if repeats is None else repeats
-    check_repeats(drawn)
     chosen = families_of(nets)
     plain = [family for family in chosen if family not in DEEP_FAMILIES]
     if plain:
         raise ValueError(f"only the nets {', '.join(DEEP_FAMILIES)} of fraud have a plan, not {plain[0]}")
-    count = drawn * FOLDS + 1
+    keys = split_keys(drawn)
+    done = set() if journal is None else cells_in(journal, seed)
     lines, total = [], 0.0
     for setup in net_setups(chosen, seeds, epochs):
         seconds = planned_seconds(setup, "NVIDIA H200") or 0.0
-        total += count * seconds / 60
+        left = sum(Cell(setup, key) not in done for key in keys)
+        total += left * seconds / 60
         lines.append(
-            f"{setup.net}: {count} splits, {losses} losses x {setup.seeds} seeds in one stack, at most "
-            f"{setup.epochs} epochs of batches of {setup.batch}: about {seconds:.0f} s a split, "
-            f"{count * seconds / 60:.1f} min"
+            f"{setup.net}: {len(keys)} splits, {left} left, {losses} losses x {setup.seeds} seeds in one "
+            f"stack, at most {setup.epochs} epochs of batches of {setup.batch}: about {seconds:.0f} s a "
+            f"split, {left * seconds / 60:.1f} min"
         )
     return "\n".join(
         [*lines, f"all: {total:.1f} min of one H200, as planned; shorter where patience ends it"]

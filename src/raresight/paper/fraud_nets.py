@@ -36,6 +36,7 @@ __all__ = [
     "RIVAL",
     "SETUPS",
     "Cell",
+    "cells_in",
     "cells_of_others",
     "finished_cells",
     "net_setups",
@@ -136,6 +137,12 @@ def cells_of_others(journal: Path, nets: Sequence[str], about: About) -> dict[Ce
     return {cell: record for cell, record in found.items() if cell.setup == setups[cell.setup.net]}
 
 
+def cells_in(journal: Path, seed: int) -> set[Cell]:
+    """All cells that the journal has with this seed, whatever their table."""
+    fits = [row["fit"] for row in _lines(journal).values() if row["fit"].get("seed") == seed]
+    return {cell for fit in fits if (cell := _cell_of(fit))}
+
+
 def _cell_of(fit: Mapping[str, Any]) -> Cell | None:
     """The cell that a line is of; None where it was trained with settings that there no longer are."""
     try:
@@ -200,8 +207,9 @@ def train_cells(
         seed: Of splits and trainings.
         repeats: How often the stratified folds are drawn.
         device: "auto" is a GPU if there is one.
-        minutes: No cell is begun that would not end before so many have passed, and one that is under way
-            then is given up; None for no limit.
+        minutes: No cell is begun that would not end before so many have passed; where it is not known how
+            long a cell takes, as long as the longest of this run is expected. One that is under way is given
+            up after the last epoch that ends in time. None for no limit.
         tell: Hears how far it is.
     """
     begun = time.monotonic()
@@ -212,10 +220,11 @@ def train_cells(
     done = _at_hand(_lines(journal), cells, about, seed)
     missing = [cell for cell in cells if cell not in done]
     known = list(done.values())
+    longest = 0.0
     for place, cell in enumerate(missing):
         needed = planned_seconds(cell.setup, device_name(where), known)
         left = end - time.monotonic()
-        if left <= (needed or 0.0):
+        if left <= (longest if needed is None else needed):
             tell(f"{cell}: not begun, {left:.0f} s are left")
             return len(missing) - place
         title = f"{len(known) + 1} of {len(cells)}: {cell}"
@@ -227,6 +236,7 @@ def train_cells(
             return len(missing) - place
         add_records(journal, [record])
         known.append(record)
+        longest = max(longest, record["seconds"])
         tell(f"{title}: {record['nets']} nets, {record['epochs']} epochs, {record['seconds']:.0f} s")
         # The graph of a stack holds its memory until it is collected.
         gc.collect()
@@ -249,9 +259,11 @@ def _trained(
     begun = time.monotonic()
 
     def after_epoch(epoch: int) -> None:
-        if time.monotonic() > end:
+        took = time.monotonic() - begun
+        # As long as those before: an epoch that would end too late is not begun.
+        if time.monotonic() + (took / epoch if epoch < cell.setup.epochs else 0.0) > end:
             raise _OutOfTimeError
-        tell(f"{title}: epoch {epoch} of {cell.setup.epochs}, {time.monotonic() - begun:.0f} s")
+        tell(f"{title}: epoch {epoch} of {cell.setup.epochs}, {took:.0f} s")
 
     outcome = fit_methods(
         cell.setup,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..data import CardFraud
 
-__all__ = ["FOLDS", "REPEATS", "Key", "Rows", "check_repeats", "luck", "split_keys", "splits"]
+__all__ = ["FOLDS", "REPEATS", "Key", "Rows", "luck", "split_keys", "splits"]
 
 FOLDS = 4
 REPEATS = 3
@@ -36,14 +36,9 @@ def split_keys(repeats: int) -> list[Key]:
     >>> split_keys(1)[-2:]
     [('random', 0, 3), ('time', 0, 0)]
     """
-    check_repeats(repeats)
-    return [*(("random", *divmod(place, FOLDS)) for place in range(repeats * FOLDS)), ("time", 0, 0)]
-
-
-def check_repeats(repeats: int) -> None:
-    """An error where there would be no folds."""
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, not {repeats}")
+    return [*(("random", *divmod(place, FOLDS)) for place in range(repeats * FOLDS)), ("time", 0, 0)]
 
 
 def luck(seed: int, key: Key) -> int:

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..command import exit_code, tell
-from .experiments import EXPERIMENTS
+from ..command import UNFINISHED, exit_code, tell
+from .experiments import EXPERIMENTS, check_rhos
 from .plan import STACK, plan_text
 from .settings import DATASETS, ROLES, SIZES, Setup, size_of
 
@@ -52,6 +52,7 @@ def _run(chosen: argparse.Namespace) -> int:
         text = plan_text(chosen.experiment, setup, chosen.stack, chosen.rho, chosen.role, chosen.out)
         sys.stdout.write(f"{text}\n")
         return 0
+    check_rhos([EXPERIMENTS[name] for name in chosen.experiment], chosen.rho)
     import time
 
     from .runs import run_experiment
@@ -75,7 +76,7 @@ def _run(chosen: argparse.Namespace) -> int:
         )
         left += outcome.left
         tell(f"{name}: {outcome.trained} trained in {outcome.seconds:.0f} s, {outcome.left} left")
-    return 3 if left else 0
+    return UNFINISHED if left else 0
 
 
 if __name__ == "__main__":

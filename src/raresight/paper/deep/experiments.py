@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ __all__ = [
     "Experiment",
     "ablation_trials",
     "cell_trials",
+    "check_rhos",
     "final_trials",
     "known_trials",
     "paper_trials",
@@ -101,6 +102,18 @@ EXPERIMENTS = {
     ),
     "ablation-c": Experiment("ablation-c", (Cell("pair", 0.01),), (0, 1), stretch=1.5),
 }
+
+
+def check_rhos(
+    experiments: Sequence[Experiment], rhos: Sequence[float] | None, name: str | None = None
+) -> None:
+    """An error where an imbalance is asked for that none of the experiments, known by `name`, has."""
+    known = sorted({cell.rho for experiment in experiments for cell in experiment.cells})
+    unknown = [rho for rho in rhos or () if rho not in known]
+    if unknown:
+        names = name or ", ".join(experiment.name for experiment in experiments)
+        listed = ", ".join(f"{rho:g}" for rho in known)
+        raise ValueError(f"{names} has no imbalance {unknown[0]:g}; rho is one of {listed}")
 
 
 def search_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from .choice import Chosen
-from .experiments import EXPERIMENTS, Cell, Experiment, ablation_trials, final_trials, paper_trials
+from .experiments import (
+    EXPERIMENTS,
+    Cell,
+    Experiment,
+    ablation_trials,
+    check_rhos,
+    final_trials,
+    paper_trials,
+)
 from .experiments import search_trials as _search
 from .journal import Record, journal_path, read_records
 from .methods import METHODS
@@ -104,13 +112,7 @@ def plan_text(
 
     What the journals in a folder have is not left to train.
     """
-    rhos_known = sorted({cell.rho for name in names for cell in EXPERIMENTS[name].cells})
-    unknown = [rho for rho in rhos or () if rho not in rhos_known]
-    if unknown:
-        raise ValueError(
-            f"{', '.join(names)} has no imbalance {unknown[0]:g}; rho is one of "
-            f"{', '.join(f'{rho:g}' for rho in rhos_known)}"
-        )
+    check_rhos([EXPERIMENTS[name] for name in names], rhos)
     lines = []
     for name in names:
         known = {} if journals is None else read_records(journal_path(journals, name, setup.dataset))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..command import UnfinishedError
 from ..output import write_rows
 from .digest import digest
 from .estimates import LEVEL
-from .experiments import EXPERIMENTS, Experiment
+from .experiments import EXPERIMENTS, Experiment, check_rhos
 from .journal import Record, journal_path, largest_norm, origin, read_records
 from .methods import REFERENCE, candidates
 from .metrics import BINARY_METRICS, CLASS_METRICS
@@ -74,6 +75,7 @@ class Report:
 
 
 def brought_up_to_date(
+    name: str,
     experiment: Experiment,
     setup: Setup,
     out: Path,
@@ -85,6 +87,7 @@ def brought_up_to_date(
     **options: Any,
 ) -> dict[str, Record]:
     """The finished trials of an experiment, after what is missing was trained if `data` is given."""
+    check_rhos([experiment], options.get("rhos"), name)
     journals = out / "deep"
     if data is not None and not results_only:
         from .runs import run_experiment
@@ -121,13 +124,19 @@ def write_report(
     experiment, setup = EXPERIMENTS[report.experiment], Setup(dataset, size_of(size), depth, width)
     experiment.check(setup, report.name)
     finished = brought_up_to_date(
-        *(experiment, setup, out, tell), data=data, results_only=results_only, complete=complete, **options
+        *(report.name, experiment, setup, out, tell),
+        data=data,
+        results_only=results_only,
+        complete=complete,
+        **options,
     )
     missing = [*missing_lines(experiment, setup, finished), *begun_lines(experiment, setup, finished)]
     final = find_results(experiment, setup, finished, "final")
     paper = find_results(experiment, setup, finished, "paper")
     if not final and not paper:
-        raise ValueError(nothing_complete(report.name, experiment.name, dataset, missing))
+        raise nothing_complete(
+            report.name, experiment.name, dataset, missing, trained=data is not None and not results_only
+        )
     for line in missing:
         tell(f"missing: {line}")
     stem = f"{report.name}-{dataset}"
@@ -150,13 +159,18 @@ def refuse_seed(name: str, seed: int) -> None:
         raise ValueError(f"{name} takes no seed: its draws and trainings have seeds 0, 1 and 2 of their own")
 
 
-def nothing_complete(name: str, experiment: str, dataset: str, missing: Sequence[str]) -> str:
-    """What to say where no cell is complete."""
+def nothing_complete(
+    name: str, experiment: str, dataset: str, missing: Sequence[str], *, trained: bool
+) -> ValueError:
+    """What to say where no cell is complete: after training, that it is to be gone on with."""
     options = "" if dataset == "cifar10" else f" --dataset {dataset}"
-    return (
-        f"{name} has no complete cell yet; missing are {'; '.join(missing)}. Train them with raresight paper "
-        f"{name}{options} --data FOLDER, or where only torch and numpy are with python -m "
-        f"raresight.paper.deep --experiment {experiment}{options} --data FOLDER"
+    more = f", and {len(missing) - 1} more, which --plan counts" if len(missing) > 1 else ""
+    lacking = f"{name} has no complete cell yet: missing are {missing[0]}{more}."
+    if trained:
+        return UnfinishedError(f"{lacking} What was trained is kept: the same command goes on.")
+    return ValueError(
+        f"{lacking} Train them with raresight paper {name}{options} --data FOLDER, or where only torch and "
+        f"numpy are with python -m raresight.paper.deep --experiment {experiment}{options} --data FOLDER"
     )
 
 
