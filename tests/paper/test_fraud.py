@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from raresight import __version__
 from raresight.data import read_card_fraud, sample_path
 from raresight.paper import reproduce
 from raresight.paper.fraud_about import read_about
@@ -286,6 +288,10 @@ def test_results_only_fits_nothing(results, table, tmp_path):
     with pytest.raises(ValueError, match=r"has no results of fraud, .*: give the table, too, by --data"):
         reproduce("fraud", tmp_path / "empty", **without)
     assert list((tmp_path / "empty").iterdir()) == []
+    rows = read(tmp_path / "fraud_splits.csv")
+    assert all(date.fromisoformat(row["date"]) <= datetime.now(UTC).date() for row in rows)
+    assert all(f"raresight {__version__}, python" in row["versions"] for row in rows)
+    assert all("scikit-learn" in row["versions"] for row in rows)
     about = json.loads(before["fraud_about.json"])
     del about["duplicates"]
     (tmp_path / "fraud_about.json").write_text(json.dumps(about))

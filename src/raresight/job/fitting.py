@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..common.versions import versions_of
 from ..model.folder import Model
-from ..model.versions import versions_of
 from ..select.interrupts import Interrupts
 from ..select.leaderboard import baseline_of, leaderboard
 from ..select.search import Found, Limits, Progress, Task, search

@@ -25,6 +25,7 @@ from scipy.special import expit
 from .. import __version__
 from ..boosting._library import import_library
 from ..common.json_values import digest_of
+from ..common.versions import versions_of
 from ..data.schema import Schema
 from ..data.tables import read_table
 from ..linear.threads import in_threads
@@ -32,7 +33,6 @@ from .blocks import row_blocks
 from .boosted_part import BOOSTER_FILES
 from .candidate import FAMILIES, require_family
 from .families import Fitted
-from .versions import versions_of
 
 __all__ = ["FORMAT_VERSION", "MODEL_FILE", "Model", "find_model", "load"]
 

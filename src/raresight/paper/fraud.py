@@ -17,12 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..common.versions import versions_of
 from ..data import CardFraud, read_card_fraud
 from .command import UnfinishedError
 from .fraud_about import about_of, check_same_run, read_about, write_about
 from .fraud_measures import REFERENCE, Record, against, judged, summarised
 from .fraud_methods import DEEP_FAMILIES, FAMILIES, METHODS, Scores, families_of, run_method
-from .fraud_report import draw, in_order, read_results, write_table
+from .fraud_report import draw, in_order, made_with, read_results, write_table
 from .fraud_splits import REPEATS, Key, Rows, luck, split_keys, splits
 from .output import write_rows
 
@@ -87,7 +88,7 @@ def run(
     table = None if data is None else read_card_fraud(data)
     about = read_about(out) if table is None else about_of(table, seed)
     keys = split_keys(repeats)
-    at_hand = read_results(out / "fraud_splits.csv")
+    at_hand = read_results(out / "fraud_splits.csv", {"versions": "", "date": ""})
     check_same_run(out, at_hand, replace(about, seed=seed))
     shown = [REFERENCE, *(method for method in methods if method != REFERENCE)]
     if results_only:
@@ -193,7 +194,8 @@ def _fitted(
         y = table.y[rows_of[_key(name)][1]]
         if name["method"] == REFERENCE:
             reference = found
-        each.append({**name, **judged(y, found), "device": "CPU", "seeds": 1})
+        made = made_with(versions_of(["numpy", "scipy", "scikit-learn", name["family"]]))
+        each.append({**name, **judged(y, found), "device": "CPU", "seeds": 1, **made})
         pairs += [{**name, **row} for row in against(y, found, reference or found)]
     return each, pairs
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from .fraud_measures import METRICS, REFERENCE, Record
 from .fraud_methods import DEEP_FAMILIES
 from .fraud_nets import RIVAL, Cell
+from .fraud_report import made_with
 from .fraud_rivals import rival_rows, write_rivals
 from .output import write_rows
 
@@ -37,7 +38,14 @@ def _those(rows: Sequence[Record], shown: Collection[tuple[str, str]]) -> list[R
 def _each(cell: Cell, record: Record) -> Iterator[Record]:
     for method, found in record["methods"].items():
         values = {name: found[name] for name in (*METRICS, "chosen", "seconds", "positives")}
-        yield {**_name(cell, method), **values, "device": record["device"], "seeds": cell.setup.seeds}
+        made = made_with(record["versions"], record["date"])
+        yield {
+            **_name(cell, method),
+            **values,
+            "device": record["device"],
+            "seeds": cell.setup.seeds,
+            **made,
+        }
 
 
 def _pairs(cell: Cell, record: Record, reference: str) -> Iterator[Record]:

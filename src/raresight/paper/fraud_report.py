@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "in_order",
     "interval_text",
     "luck_words",
+    "made_with",
     "read_results",
     "split_title",
     "write_table",
@@ -34,18 +36,32 @@ TITLES = {
 }
 _SPLITS = {"random": "folds", "time": "the last quarter in time"}
 _WHOLE = ("repeat", "fold", "repeats", "tests", "positives", "seeds")
-_WORDS = ("split", "family", "method", "metric", "chosen", "device")
+_WORDS = ("split", "family", "method", "metric", "chosen", "device", "versions", "date")
 # Files written before there were deep families do not have these: everything ran once, on a CPU.
 _BEFORE: Record = {"device": "CPU", "seeds": 1}
 
 
-def read_results(path: Path) -> list[Record]:
-    """The rows of an earlier result file; none where there is no file."""
+def read_results(path: Path, unsaid: Record | None = None) -> list[Record]:
+    """The rows of an earlier result file; none where there is no file.
+
+    What files of older versions do not say is `unsaid`.
+    """
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
         rows = [{name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
-    return [row | {name: value for name, value in _BEFORE.items() if name not in row} for row in rows]
+    before = {**_BEFORE, **(unsaid or {})}
+    return [row | {name: value for name, value in before.items() if name not in row} for row in rows]
+
+
+def made_with(versions: Mapping[str, str], date: str | None = None) -> Record:
+    """With what and when a row was made; today unless said otherwise.
+
+    >>> made_with({"raresight": "0.1.0", "numpy": "2.4.6"}, "2026-11-17")
+    {'versions': 'raresight 0.1.0, numpy 2.4.6', 'date': '2026-11-17'}
+    """
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return {"versions": listed, "date": date or datetime.now(UTC).date().isoformat()}
 
 
 def _value(name: str, text: str) -> Any:

@@ -53,6 +53,8 @@ REPORT = Report(
         Column("ACC, link and prior, best epoch on the test set", "accuracy_linked", "test"),
         Column("ACC, link and prior, last epoch", "accuracy_linked"),
         Column("AUC, last epoch", "roc_auc"),
+        Column("minority accuracy, argmax, last epoch", "minority_accuracy"),
+        Column("minority accuracy, link and prior, last epoch", "minority_accuracy_linked"),
         Column("Brier score, link and prior, last epoch", "brier_linked"),
     ),
     printed=TABLE2,
