@@ -35,10 +35,10 @@ def test_the_table_in_short_is_the_one_in_the_docs(page):
         assert table in DOCS
 
 
-def signs_in_short(name):
+def signs_in_short(name, rivals="the best rival"):
     page = ROOT / "results" / f"{name}-cifar10-verdicts.md"
     text = page.read_text(encoding="utf-8")
-    return text.split("#### In short, against the best rival")[1].split("####")[0].strip()
+    return text.split(f"#### In short, against {rivals}\n")[1].split("####")[0].strip()
 
 
 @pytest.mark.parametrize("name", ["table2", "deer-horse", "table4"])
@@ -66,53 +66,78 @@ def test_the_overview_is_of_the_journals_and_in_the_docs(tmp_path):
         assert part.split("\n\n", 1)[1].strip() in summary
 
 
-def signs(names, measure, method, *, settings="", epochs=""):
-    """The signs against the best rival in all cells and epochs, of the columns with these words."""
+def signs(names, measure, method, *, settings="", epochs="", when=None, rivals="the best rival"):
+    """The signs in all cells and epochs, of the rows and columns with these words in their titles."""
     found = []
     for name in names:
-        rows = [line.strip("| ").split(" | ") for line in signs_in_short(name).splitlines() if "|" in line]
+        lines = [line for line in signs_in_short(name, rivals).splitlines() if "|" in line]
+        rows = [line.strip("| ").split(" | ") for line in lines]
         titles = rows[0]
         for row in rows[2:]:
             cells = dict(zip(titles, [cell.strip() for cell in row]))
             for title in titles[2:]:
-                if row[0] == measure and settings in title and title.startswith(epochs):
+                is_wanted = row[0] == measure and (when is None or row[1] in when)
+                if is_wanted and settings in title and title.startswith(epochs):
                     of_method = re.search(rf"(?<![+\w]){re.escape(method)} `([^`]*)`", cells.get(title, ""))
                     found += of_method[1].split() if of_method else []
     return [sign for sign in found if sign != "."]
 
 
-def test_the_counts_in_words_are_those_of_the_signs():
-    both, images = ("TBL", "TBL+LA"), ("table2", "deer-horse")
-    counts = {}
+def counted(measure, names, methods=("TBL", "TBL+LA"), **which):
+    """How many comparisons there are, in how many it is better, and in how many worse."""
+    found = [sign for method in methods for sign in signs(names, measure, method, **which)]
+    return len(found), found.count("+"), found.count("-")
 
-    def counted(measure, methods=both, names=images, **columns):
-        found = [sign for method in methods for sign in signs(names, measure, method, **columns)]
-        return len(found), found.count("+"), found.count("-")
 
-    counts["auc"] = counted("AUC", settings="chosen")
-    counts["argmax"] = {method: counted("Accuracy by argmax", (method,)) for method in both}
-    counts["linked"] = counted("Accuracy after the link")
-    short = counted("Accuracy after the link", names=("table2",), settings="paper", epochs="14")
-    counts["minority"] = counted("Accuracy of the minority after the link", names=("deer-horse",))
-    counts["brier"] = counted("Brier score after the link", names=("deer-horse",))
-    summary = " ".join(SUMMARY.read_text(encoding="utf-8").split())
-    all_of, better, worse = counts["auc"]
+def words(path):
+    return " ".join(path.read_text(encoding="utf-8").split())
+
+
+def test_the_counts_of_the_summary_are_those_of_the_signs():
+    summary, table2, deer = words(SUMMARY), ("table2",), ("deer-horse",)
+    compared, better, worse = counted("AUC", table2, settings="chosen")
     assert better == 0
     assert (
-        f"better than the best rival in none of {all_of} comparisons and worse in {worse} (after" in summary
+        f"better than the best rival in none of {compared} comparisons and worse in {worse}. [More]"
+        in summary
     )
-    all_of, better, worse = counted("AUC", settings="chosen", epochs="250")
+    compared, better, worse = counted("Accuracy after the link", table2)
+    short = counted("Accuracy after the link", table2, settings="paper", epochs="14")
+    assert (better - short[1], short[2]) == (0, 0)
+    assert f"better than the best rival in {better} of {short[0]} comparisons after 14 epochs" in summary
+    assert f"in the other {compared - short[0]} never, and worse in {worse}." in summary
+    linked = "Accuracy of the minority after the link"
+    compared, better, worse = counted(linked, deer, when=("last epoch", "epoch chosen on validation"))
     assert better == 0
-    assert f"of deer among horses alone, in none of {all_of} and worse in {worse})" in summary
-    all_of, better, worse = counts["argmax"]["TBL+LA"]
-    assert f"TBL+LA is better than the best rival in {better} of {all_of} comparisons" in summary
-    assert f"and worse in {worse}, TBL worse in {counts['argmax']['TBL'][2]}." in summary
-    assert f"the two are better in {short[1]} of {short[0]} short trainings" in summary
-    others = [whole - part for whole, part in zip(counts["linked"], short, strict=True)]
-    assert others[1] == short[2] == 0
-    assert f"of {others[0]} other comparisons none is better and {others[2]} are worse" in summary
-    all_of, better, worse = counts["minority"]
+    assert (
+        f"better than the best rival in none of {compared} comparisons and worse in {worse}. [More]"
+        in summary
+    )
+    raw = "Brier score of sigmoid(z)"
+    compared, better, worse = counted(raw, deer, ("TBL+LA",), rivals="CE+LA")
+    assert (
+        f"TBL+LA is better in {better} of {compared} comparisons and worse in {worse}, and TBL is" in summary
+    )
+    assert counted(raw, deer, ("TBL",)) == (compared, 0, compared)
+    assert f"TBL is worse than the best rival in all {compared}." in summary
+
+
+def test_the_counts_of_the_pages_are_those_of_the_signs():
+    images, deer = words(ROOT / "docs/results/images.md"), words(ROOT / "docs/results/deer_among_horses.md")
+    both, table2, horses = ("table2", "deer-horse"), ("table2",), ("deer-horse",)
+    compared, better, worse = counted("AUC", both, settings="chosen")
     assert better == 0
-    assert f"better than the best rival in none of {all_of} comparisons and worse in {worse}." in summary
-    all_of, better, worse = counts["brier"]
-    assert f"TBL+LA are better than the best rival in {better} of {all_of} and worse in {worse}." in summary
+    assert f"better than the best rival in none of {compared} comparisons" in images
+    parts = [counted("AUC", names, settings="chosen") for names in (table2, horses)]
+    told = f"{parts[0][2]} of {parts[0][0]} on Table 2, {parts[1][2]} of {parts[1][0]} of deer among horses"
+    assert f"worse in {worse} ({told})" in images
+    plain = counted("Accuracy by argmax", both, ("TBL",))
+    adjusted = counted("Accuracy by argmax", both, ("TBL+LA",))
+    assert f"worse than the best rival in {plain[2]} of {plain[0]} comparisons" in images
+    assert f"TBL+LA in {adjusted[2]}, better in {['none', 'one', 'two', 'three'][adjusted[1]]}" in images
+    compared, better, worse = counted("Accuracy of the minority after the link", horses)
+    assert better == 0
+    assert f"better than the best rival in none of {compared} comparisons, worse in {worse}." in deer
+    compared, better, worse = counted("Brier score after the link", horses)
+    assert better == 1
+    assert f"better than the best rival in one of {compared}, worse in {worse}." in deer
