@@ -109,14 +109,15 @@ def run(
         from .fraud_nets_report import net_rows, write_net_rivals
 
         journal, setups = out / "deep" / JOURNAL, net_setups(nets, net_seeds, net_epochs)
+        left = 0
         if table is not None and not results_only:
-            train_cells(
+            left = train_cells(
                 table, journal, setups, seed=seed, repeats=repeats, device=device, minutes=minutes, tell=tell
             )
         try:
             found = finished_cells(journal, setups, keys, about)
         except ValueError as error:
-            if minutes is None or results_only:
+            if not left:
                 raise
             raise UnfinishedError(f"out of time: {error}") from None
         shown_before = {(row["family"], row["method"]) for row in at_hand}

@@ -6,7 +6,6 @@ measures that the paper prints, and the comparison at settings that were chosen 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,8 +15,8 @@ from . import brier, minority, table2, table4
 from .deep.experiments import EXPERIMENTS, PAPER_EPOCHS, Cell, Experiment
 from .deep.journal import Record, journal_path, read_records
 from .deep.report import Report, refuse_seed
-from .deep.report_text import Column, cell_text, length_words, number
-from .deep.results import Result, apart, begun_lines, find_results
+from .deep.report_text import Column, apart_words, cell_text, length_words, number
+from .deep.results import Result, begun_lines, find_results
 from .deep.settings import SIZES, Setup
 
 __all__ = ["run"]
@@ -161,7 +160,5 @@ def _beside(report: Report, column: Column, result: Result, method: str) -> str:
     printed = result.printed(report.printed, method, column.metric)
     if printed is None:
         return shown
-    errors = apart(ours, printed)
-    alone = " of ours" if printed.deviation is None else ""
-    words = "" if math.isnan(errors) else f", {errors:+.1f} SE{alone}"
-    return f"{shown} (paper {number(column.metric, printed.mean)}{words})"
+    words = [number(column.metric, printed.mean), apart_words(ours, printed)]
+    return f"{shown} (paper {', '.join(filter(None, words))})"

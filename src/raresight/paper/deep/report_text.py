@@ -17,6 +17,7 @@ from .settings import parameter_words
 
 __all__ = [
     "Column",
+    "apart_words",
     "cell_text",
     "cell_title",
     "claim_verdict",
@@ -47,13 +48,22 @@ class Column:
 def printed_cells(printed: Printed | None, ours: Estimate, metric: str) -> list[str]:
     if printed is None:
         return ["", ""]
-    text = number(metric, printed.mean)
-    errors = apart(ours, printed)
-    words = "" if math.isnan(errors) else f"{errors:+.1f} SE"
+    text, words = number(metric, printed.mean), apart_words(ours, printed)
     if printed.deviation is None:
         gap = number(metric, ours.mean - printed.mean, sign=True)
-        return [text, f"{gap} ({words} of ours)" if words else gap]
+        return [text, f"{gap} ({words})" if words else gap]
     return [f"{text} ± {number(metric, printed.deviation)}", words]
+
+
+def apart_words(ours: Estimate, printed: Printed) -> str:
+    """The standard errors between ours and the paper's, which are ours alone where it prints no deviation.
+
+    Nothing where there is no error to measure by.
+    """
+    errors = apart(ours, printed)
+    if math.isnan(errors):
+        return ""
+    return f"{errors:+.1f} SE{' of ours' if printed.deviation is None else ''}"
 
 
 def cell_text(result: Result, method: str, column: Column) -> str:
