@@ -8,12 +8,15 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from ...losses import ClassWeighted, Loss, effective_number_weights
 from ...nn import ImageRows, Recipe, Replicas
@@ -29,7 +32,7 @@ from .plan import evaluated_epochs
 from .provenance import provenance
 from .settings import Trial
 
-__all__ = ["CHECKPOINT_SECONDS", "judge", "recipe_of", "remove_folder", "train_stack"]
+__all__ = ["CHECKPOINT_SECONDS", "judge", "metrics_of", "recipe_of", "remove_folder", "train_stack"]
 
 # The paper's schedule, of 250 epochs: shorter trainings have the same shares.
 _WARMUP = 10
@@ -99,9 +102,10 @@ def train_stack(
     with (
         held_folder(folder),
         underway(replicas, training, recipe, place=TrainingFolder(folder, identity)) as course,
+        ThreadPoolExecutor(1) as beside,
     ):
         judged = {name: part.to(device, torch.float32) for name, part in given.items()}
-        run = _Run(tuple(trials), replicas, recipe, judged, rows.class_counts, course)
+        run = _Run(tuple(trials), replicas, recipe, judged, rows.class_counts, course, beside)
         return run.records() if run.go(seconds_left, checkpoint_seconds, tell) else None
 
 
@@ -124,7 +128,11 @@ def _replicas_of(trials: Sequence[Trial], class_counts: Sequence[int]) -> Replic
 
 
 class _Run:
-    """A stack under way: which epochs are judged, whether time is left, and what is written of each trial."""
+    """A stack under way: which epochs are judged, whether time is left, and what is written of each trial.
+
+    The scores of an epoch are turned into metrics beside the next one: links and ranks of dozens of nets take
+    a CPU up to a tenth of the time in which a GPU trains them.
+    """
 
     def __init__(
         self,
@@ -134,9 +142,13 @@ class _Run:
         sets: Mapping[str, ImageRows],
         class_counts: Sequence[int],
         course: Course,
+        beside: ThreadPoolExecutor,
     ) -> None:
         self._trials, self._replicas, self._recipe = trials, replicas, recipe
         self._sets, self._counts, self._course = sets, class_counts, course
+        self._labels = {name: _labels(part) for name, part in sets.items()}
+        self._beside = beside
+        self._pending: Future[list[dict[str, Any]]] | None = None
         self._saved = time.monotonic()
 
     def go(
@@ -160,6 +172,7 @@ class _Run:
             if time.monotonic() - self._saved >= checkpoint_seconds and not course.is_done:
                 self._save()
             tell(f"epoch {course.epoch} of {self._recipe.epochs}, {took:.1f} s")
+        self._note_judged()
         return True
 
     def records(self) -> list[Record]:
@@ -187,6 +200,7 @@ class _Run:
         return found
 
     def _judge(self) -> None:
+        self._note_judged()
         step = self._course.step
         norms, losses = step.norms.double().cpu().numpy(), step.losses.double().cpu().numpy()
         rows: list[dict[str, Any]] = [
@@ -199,11 +213,25 @@ class _Run:
             for k in range(len(self._trials))
         ]
         losses_now = [self._loss_now(k) for k in range(len(self._trials))]
-        for name, part in self._sets.items():
-            judged = judge(self._replicas, part, losses_now, self._counts, bf16=self._recipe.bf16_evaluation)
+        bf16 = self._recipe.bf16_evaluation
+        scores = {name: self._replicas.scores(part, bf16=bf16).cpu() for name, part in self._sets.items()}
+        self._pending = self._beside.submit(self._with_metrics, rows, scores, losses_now)
+
+    def _with_metrics(
+        self, rows: list[dict[str, Any]], scores: Mapping[str, Tensor], losses: Sequence[Loss]
+    ) -> list[dict[str, Any]]:
+        """The rows of an epoch with the metrics of its scores."""
+        for name, labels in self._labels.items():
+            judged = metrics_of(scores[name], labels, losses, self._counts)
             for row, found in zip(rows, judged, strict=True):
                 row.update({f"{name}_{metric}": value for metric, value in found.items()})
-        self._course.note(rows)
+        return rows
+
+    def _note_judged(self) -> None:
+        """Wait for the metrics of the epoch judged last, and keep them."""
+        if self._pending is not None:
+            self._course.note(self._pending.result())
+            self._pending = None
 
     def _loss_now(self, k: int) -> Loss:
         """The loss of replica k in the epoch that ended: with class weights once they are switched on."""
@@ -213,6 +241,7 @@ class _Run:
         return ClassWeighted(loss, effective_number_weights(self._counts))
 
     def _save(self) -> None:
+        self._note_judged()
         self._course.save({})
         self._saved = time.monotonic()
 
@@ -226,9 +255,14 @@ def judge(
     bf16: bool = False,
 ) -> list[Mapping[str, float | None]]:
     """The metrics of each replica, its calibrated probabilities by the link of its loss in `losses`."""
-    scores = replicas.scores(rows, bf16=bf16)
-    labels = rows.labels.cpu().numpy().astype(np.int64)
-    several = replicas.net.outputs > 1
+    return metrics_of(replicas.scores(rows, bf16=bf16).cpu(), _labels(rows), losses, class_counts)
+
+
+def metrics_of(
+    scores: Tensor, labels: NDArray[np.int64], losses: Sequence[Loss], class_counts: Sequence[int]
+) -> list[Mapping[str, float | None]]:
+    """The metrics of scores (K, N) or (K, N, classes) on the CPU, each replica by the link of its loss."""
+    several = scores.dim() > 2
     names = CLASS_METRICS if several else BINARY_METRICS
     found: list[Mapping[str, float | None]] = []
     for loss, row in zip(losses, scores, strict=True):
@@ -238,13 +272,16 @@ def judge(
         z = row.double()
         if several:
             posterior = loss.probability(z, multiclass=True).clamp_min(1e-300).log()
-            metrics = class_metrics(labels, z.cpu().numpy(), posterior.cpu().numpy(), class_counts)
+            metrics = class_metrics(labels, z.numpy(), posterior.numpy(), class_counts)
         else:
-            log_odds = loss.log_odds(z).cpu().numpy()
             rho = class_counts[1] / class_counts[0]
-            metrics = binary_metrics(labels, z.cpu().numpy(), log_odds, rho)
+            metrics = binary_metrics(labels, z.numpy(), loss.log_odds(z).numpy(), rho)
         found.append({name: round(value, 7) for name, value in metrics.items()})
     return found
+
+
+def _labels(rows: ImageRows) -> NDArray[np.int64]:
+    return rows.labels.cpu().numpy().astype(np.int64)
 
 
 def _mean(values: Any) -> float | None:
