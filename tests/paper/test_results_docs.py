@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 from pathlib import Path
@@ -141,3 +142,35 @@ def test_the_counts_of_the_pages_are_those_of_the_signs():
     compared, better, worse = counted("Brier score after the link", horses)
     assert better == 1
     assert f"better than the best rival in one of {compared}, worse in {worse}." in deer
+
+
+def test_the_counts_of_c_are_those_of_the_table():
+    """The paper's Figure 4: every C above 0 against C = 0, in the epoch best on the test set."""
+    with (ROOT / "results" / "ablation-c-cifar10.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["epochs"] == "250" and float(row["C"]) > 0]
+    ranked = [row for row in rows if (row["metric"], row["when"]) == ("roc_auc", "test")]
+    better = sum(float(row["low"]) > 0 for row in ranked)
+    worse = sum(float(row["high"]) < 0 for row in ranked)
+    assert (len(ranked), better) == (28, 0)
+    pages = [words(page) for page in (SUMMARY, ROOT / "docs/results/deer_among_horses.md")]
+    for page in pages:
+        assert f"of {len(ranked)} values of C" in page
+        assert re.search(rf"none ranks better .{{,20}}beyond chance and {worse} rank worse", page)
+
+    def difference(metric, when, **which):
+        (row,) = [
+            row
+            for row in rows
+            if (row["metric"], row["when"]) == (metric, when)
+            and all(
+                float(row[name]) == value if name != "method" else row[name] == value
+                for name, value in which.items()
+            )
+        ]
+        return tuple(100 * float(row[name]) for name in ("difference_to_C_0", "low", "high"))
+
+    mean, low, high = difference("roc_auc", "test", method="TBL", lr=0.002, C=0.3)
+    assert all(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]" in page for page in pages)
+    mean, low, high = difference("accuracy_linked", "last", method="TBL", lr=0.002, C=1.5)
+    assert f"({mean:+.1f} [{low:.1f}, {high:.1f}] at C = 1.5)" in pages[0]
+    assert f"({mean:+.1f} [{low:+.1f}, {high:+.1f}]" in pages[1]
