@@ -236,9 +236,22 @@ def test_a_fit_that_fails_leaves_the_model_whole():
 
 def test_nets_that_fail_are_told():
     X, y = ring_table(500)
-    wild = {**SMALL, "learning_rate": 1e12, "early_stopping": False, "warmup_epochs": 0}
+    wild = {**SMALL, "learning_rate": 300.0, "early_stopping": False, "warmup_epochs": 0}
     with pytest.warns(DivergedWarning, match=r"alpha\(alpha=0.3\), seed \d+: .* not finite in epoch 1"):
-        DeepClassifier("alpha(alpha=0.3)", **wild).fit(X, y)
+        model = DeepClassifier(["alpha(alpha=0.3)", "squared"], **wild).fit(X, y, eval_set=(X, y))
+    assert str(model.loss_) == "squared"
+
+
+@pytest.mark.parametrize("net", ["mlp", "tabm"])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_nets_that_all_fail_at_once_are_no_model(net, early_stopping):
+    X, y = ring_table(500)
+    wild = {**SMALL, "net": net, "learning_rate": 1e12, "early_stopping": early_stopping, "warmup_epochs": 0}
+    model = DeepClassifier("alpha(alpha=0.3)", **wild, **({"members": 2} if net == "tabm" else {}))
+    said = r"no net learned anything: alpha\(alpha=0.3\), seed \d+: .* not finite in epoch 1, .* lower"
+    with pytest.raises(ValueError, match=said):
+        model.fit(X, y)
+    assert not hasattr(model, "classes_")
 
 
 def test_the_batch_grows_with_the_rows():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -98,11 +100,14 @@ def test_columns_are_coded_by_all_rows_in_the_end():
 def test_a_net_that_fails_keeps_the_weights_of_before():
     plan = plan_net("mlp", {"width": 4}, {}, features=3, outputs=1)
     rows = TrainingRows(X.astype(np.float32), Y.astype(np.int64), None, np.bincount(Y) / len(Y))
-    recipe = Recipe.tables(epochs=9, batch=100, lr=1e30, warmup_epochs=1)
+    recipe = Recipe.tables(epochs=9, batch=100, lr=(1e30, 1e-3), warmup_epochs=1)
+    loss, options = parse("crossentropy"), {"average_epochs": 1.0, "device": "cpu"}
     with pytest.warns(DivergedWarning, match="not finite in epoch 1, frozen with the weights of before"):
-        nets = refit_nets(
-            plan, parse("crossentropy"), [5], rows, recipe, [3], average_epochs=1.0, device="cpu"
-        )
+        nets = refit_nets(plan, loss, [5, 6], rows, recipe, [3, 3], **options)
+    with pytest.raises(
+        ValueError, match="once more on all rows: no net learned anything: crossentropy, seed 5"
+    ):
+        refit_nets(plan, loss, [5], rows, replace(recipe, lr=1e30), [3], **options)
     assert all(np.isfinite(stack).all() for stack in nets.weights.values())
 
 

@@ -115,8 +115,9 @@ def test_ranking_chooses_among_losses():
 def test_nets_that_fail_are_told_at_the_line_of_fit():
     """Two seeds, whose scores are NaN and cannot be averaged."""
     wild = {**OPTIONS, "max_epochs": 4, "learning_rate": 1e20}
-    with pytest.warns() as told:
-        DeepClassifier("crossentropy", **wild).fit(X, Y)
+    model = DeepClassifier("crossentropy", **wild)
+    with pytest.warns() as told, pytest.raises(ValueError, match="no net learned anything"):
+        model.fit(X, Y)
     message = str(told[0].message)
     assert told[0].category is DivergedWarning
     assert message.startswith(
@@ -144,11 +145,22 @@ def test_a_loss_that_fails_leaves_the_others_alone():
 def test_several_classes_and_members_that_fail(net, labels):
     wild = {**OPTIONS, "net": net, "max_epochs": 2, "learning_rate": 1e6}
     members = {"members": 2} if net == "tabm" else {}
+    model = DeepClassifier("crossentropy", **wild, **members)
     with pytest.warns() as told:  # of the level as well, which such scores do not reach
-        DeepClassifier("crossentropy", **wild, **members).fit(X, labels)
+        error = error_of(lambda: model.fit(X, labels))
+    # An error for those that fail within their first epoch, as most do.
+    assert error is None or str(error).startswith("no net learned anything")
     found = {one.category for one in told}
     assert DivergedWarning in found
     assert found <= {DivergedWarning, ConvergenceWarning}
+
+
+def error_of(call):
+    try:
+        call()
+    except ValueError as error:
+        return error
+    return None
 
 
 def test_an_impossible_event_does_not_end_a_loss():

@@ -260,6 +260,10 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 proportions count.
             eval_set: `(X, y)`, rows that choose the best epoch and loss instead of held-out ones.
             eval_sample_weight: Their weights.
+
+        Raises:
+            ValueError: For input that cannot be used, and where loss or gradient of every net were not finite
+                before its first epoch was over: the learning rate is too large.
         """
         check_settings(self)
         with columns_kept_on_failure(self), torch_threads(self.n_jobs):

@@ -29,8 +29,8 @@ __all__ = [
     "fit_nets",
     "importances",
     "new_replicas",
+    "tell_failures",
     "train_ensembles",
-    "warn_of_failures",
 ]
 
 Floats = NDArray[np.float64]
@@ -175,7 +175,7 @@ def fit_nets(
         device=device,
         tell=tell,
     )
-    warn_of_failures(found.trained)
+    tell_failures(found.trained)
     if found.merits is None:
         return Outcome(found.nets[0], None, found.best_epochs[0], found.trained)
     best = best_merit(found.merits)
@@ -183,8 +183,13 @@ def fit_nets(
     return Outcome(found.nets[best], scores, found.best_epochs[best], found.trained)
 
 
-def warn_of_failures(trained: Trained, where: str = "") -> None:
-    """A `DivergedWarning` for each net whose loss or gradient was not finite, where `fit` was called."""
+def tell_failures(trained: Trained, where: str = "") -> None:
+    """A `DivergedWarning` for each net whose loss or gradient was not finite, where `fit` was called.
+
+    An error where that befell every net within its first epoch: such a model would know nothing.
+    """
+    if trained.none_learned:
+        raise ValueError(f"{where}no net learned anything: {'; '.join(trained.failures[:3])}")
     for failure in trained.failures:
         warnings.warn(f"{where}{failure}", DivergedWarning, stacklevel=5)
 

@@ -35,12 +35,14 @@ class Trained:
         best_epochs: The epoch, from 1, whose weights each replica has in the end.
         merits: (epochs, K), what the judge said, NaN once a net is frozen; None without one.
         failures: What befell replicas whose loss or gradient was not finite.
+        none_learned: Whether that befell all of them before their first epoch was over.
     """
 
     epochs: int
     best_epochs: tuple[int, ...]
     merits: Floats | None
     failures: tuple[str, ...]
+    none_learned: bool = False
 
 
 def train_nets(
@@ -89,12 +91,14 @@ def train_nets(
                     break
         if judge is None:
             means.write()
+    failed = course.failures()
     failures = tuple(
         f"{replicas.names[k]}: {failure.reason} not finite in epoch {failure.epoch}, {failure.outcome}: "
         "lower learning_rate"
-        for k, failure in course.failures().items()
+        for k, failure in failed.items()
     )
+    none_learned = len(failed) == len(replicas) and all(failure.epoch == 1 for failure in failed.values())
     if judge is None:
-        return Trained(course.epoch, (course.epoch,) * len(replicas), None, failures)
+        return Trained(course.epoch, (course.epoch,) * len(replicas), None, failures, none_learned)
     best.restore()
-    return Trained(course.epoch, best.epochs, np.array(merits), failures)
+    return Trained(course.epoch, best.epochs, np.array(merits), failures, none_learned)

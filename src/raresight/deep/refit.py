@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..nn import Recipe, Replicas
-from .fitting import TrainingRows, train_ensembles, warn_of_failures
+from .fitting import TrainingRows, tell_failures, train_ensembles
 from .nets import NetPlan
 from .scoring import score_rows
 from .telling import Tell, quiet
@@ -53,7 +53,7 @@ def refit_nets(
         judge=_Until(epochs, rows.inputs[:_SOME_ROWS]).merits,
         tell=tell,
     )
-    warn_of_failures(found.trained, "once more on all rows: ")
+    tell_failures(found.trained, "once more on all rows: ")
     return found.nets[0]
 
 
