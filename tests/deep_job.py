@@ -22,8 +22,8 @@ def make_trials(epochs: int = 12, *, task: str = "halves", role: str = "final", 
     )
 
 
-def run(data: Path, folder: Path, trials=None, **options):
+def run(data: Path, folder: Path, trials=None, *, checkpoint_seconds: float = 0.0, **options):
     torch.set_num_threads(1)
     trials = trials or make_trials()
     rows = task_rows(read_cifar10(data, complete=False), trials[0])
-    return train_stack(trials, rows, folder, checkpoint_seconds=0.0, **options)
+    return train_stack(trials, rows, folder, checkpoint_seconds=checkpoint_seconds, **options)

@@ -21,7 +21,7 @@ import deep_job
 from deep_records import record as known_record
 from raresight.data.images import read_cifar10
 from raresight.data.imbalance import exponential, halves
-from raresight.paper.deep import runs
+from raresight.paper.deep import runs, stack
 from raresight.paper.deep.__main__ import main
 from raresight.paper.deep.experiments import Cell, Experiment, paper_trials
 from raresight.paper.deep.images import keep_back, task_rows
@@ -120,6 +120,21 @@ def test_out_of_time_it_goes_on_to_the_same_result(data, tmp_path, undisturbed):
         assert pointer["epoch"] == reached
     records = deep_job.run(data, tmp_path / "stack")
     assert without_times(records) == without_times(undisturbed)
+
+
+def test_judging_beside_the_next_epoch_changes_nothing(data, tmp_path, undisturbed):
+    """Without checkpoints, before which metrics are waited for, they are found while the next is trained."""
+    found = deep_job.run(data, tmp_path / "stack", checkpoint_seconds=float("inf"))
+    assert without_times(found) == without_times(undisturbed)
+
+
+def test_an_error_in_judging_ends_the_training(data, tmp_path, monkeypatch):
+    def broken(*args):
+        raise ValueError("no such metric")
+
+    monkeypatch.setattr(stack, "metrics_of", broken)
+    with pytest.raises(ValueError, match="no such metric"):
+        deep_job.run(data, tmp_path / "stack", checkpoint_seconds=float("inf"))
 
 
 def test_killed_it_goes_on_to_the_same_result(data, tmp_path, undisturbed, monkeypatch):
