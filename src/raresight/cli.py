@@ -275,7 +275,10 @@ def paper(
         str | None, typer.Option(help="nets: cifar10, cifar100 or tinyimagenet; left out, cifar10.")
     ] = None,
     size: Annotated[
-        str | None, typer.Option(help="nets: short, medium or full length; left out, short.")
+        str | None,
+        typer.Option(
+            help="nets: short, medium, full, or epochs of search and result: 8,16; left out, short."
+        ),
     ] = None,
     rho: Annotated[
         str | None, typer.Option(help="nets: train only these imbalances, such as 0.01,0.05.")
@@ -317,7 +320,7 @@ def paper(
 
         nets = _listed(families or "deep")
         journal = out / "deep" / JOURNAL
-        typer.echo(fraud_plan(nets, net_seeds, repeats, net_epochs, journal, seed))
+        typer.echo(fraud_plan(nets, net_seeds, repeats, net_epochs, journal, seed, data))
         return
     if plan:
         if name not in DEEP_NAMES:

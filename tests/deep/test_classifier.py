@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -252,6 +253,49 @@ def test_nets_that_all_fail_at_once_are_no_model(net, early_stopping):
     with pytest.raises(ValueError, match=said):
         model.fit(X, y)
     assert not hasattr(model, "classes_")
+
+
+def test_a_net_that_scores_all_rows_the_same_is_told():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 3))
+    y = (X[:, 0] + random.normal(size=300) > 1).astype(int)
+    wild = {"net": "mlp", "width": 4, "max_epochs": 8, "learning_rate": 1e3, "early_stopping": False}
+    flat = []
+    for seed in range(4):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model = DeepClassifier("crossentropy", **wild, random_state=seed, n_jobs=1).fit(X, y)
+        flat.append(bool(np.ptp(model.decision_function(X)) == 0))
+        said = [one for one in told if "score all training rows the same" in str(one.message)]
+        assert bool(said) is flat[-1]
+        assert all((one.category, one.filename) == (DivergedWarning, __file__) for one in said)
+    assert any(flat)
+    # Rows that do not differ have no other scores: nothing is said, or it would be an error here.
+    DeepClassifier(**SMALL).fit(np.ones((300, 2)), y)
+
+
+def test_what_is_masked_is_missing():
+    X, y = ring_table(300)
+    masked = np.ma.array(X, mask=np.random.default_rng(0).random(X.shape) < 0.2)
+    options = {**SMALL, "random_state": 0}
+    given, plain = (DeepClassifier(**options).fit(table, y) for table in (masked, masked.filled(np.nan)))
+    assert np.array_equal(given.predict_proba(masked), plain.predict_proba(masked.filled(np.nan)))
+    assert not np.array_equal(given.predict_proba(masked), given.predict_proba(X))
+
+
+def test_the_rows_of_eval_set_are_named_where_they_do_not_fit():
+    X, y = ring_table(300)
+    with pytest.raises(ValueError, match="the rows of eval_set cannot be used: X has 1 features"):
+        DeepClassifier(**SMALL).fit(X, y, eval_set=(X[:, :1], y))
+
+
+def test_a_model_is_not_saved_over_a_file(tmp_path):
+    X, y = ring_table(300)
+    place = tmp_path / "model"
+    place.write_text("mine")
+    with pytest.raises(NotADirectoryError, match=r"a model is saved as a folder, but .* is a file"):
+        DeepClassifier(**SMALL).fit(X, y).save(place)
+    assert place.read_text() == "mine"
 
 
 def test_the_batch_grows_with_the_rows():

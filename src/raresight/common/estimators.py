@@ -68,7 +68,10 @@ def read_labelled(
     """
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise ValueError(f"{name} must be a pair (X, y)")
-    table = read_table(estimator, pair[0], reset=False, categorical=categorical)
+    try:
+        table = read_table(estimator, pair[0], reset=False, categorical=categorical)
+    except ValueError as error:
+        raise ValueError(f"the rows of {name} cannot be used: {error}") from error
     labels = read_targets(pair[1], type(estimator).__name__)
     check_consistent_length(table, labels)
     return table, encode_known(labels, classes, name)

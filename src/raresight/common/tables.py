@@ -34,7 +34,14 @@ def is_sparse(X: Any) -> bool:
 
 
 def known_table(X: Any) -> Any:
-    """An Arrow table or batch as a DataFrame, which scikit-learn reads with its names; others as they are."""
+    """An Arrow table or batch as a DataFrame, which scikit-learn reads with its names; others as they are.
+
+    What is masked in a masked array is missing: NumPy and scikit-learn would drop the mask.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        if X.dtype.kind in "buif":
+            return np.ma.filled(X.astype(np.promote_types(X.dtype, np.float32)), np.nan)
+        return np.ma.filled(X.astype(object), None)
     kind = type(X)
     if kind.__module__.startswith("polars") and kind.__name__ == "LazyFrame":
         raise TypeError("X is a polars LazyFrame, which holds no rows yet: pass X.collect()")

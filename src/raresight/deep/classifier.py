@@ -33,7 +33,7 @@ from .counted_rows import count_rows, rows_at
 from .cross_fit import Choice, choose_by_turns, parts_of
 from .encoding import TableEncoder, dense_table
 from .files import read_model, write_model
-from .fitting import TrainingRows, fit_nets, importances
+from .fitting import TrainingRows, fit_nets, importances, warn_of_equal_scores
 from .level import at_level, score_shift
 from .nets import NetPlan, plan_net
 from .refit import refit_nets
@@ -366,6 +366,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scored = np.arange(len(codes))
             if self.calibration == "scale":
                 scale = carried_over(scale, first.at(train), raw.at(train))
+        warn_of_equal_scores(raw.scores, inputs)
         shift = score_shift(nets.loss, at_level(raw.scores, np.zeros(plan.outputs), scale), shares, weights)
         return {
             "classes_": classes,

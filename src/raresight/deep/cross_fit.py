@@ -141,6 +141,8 @@ def choose_by_turns(
             DivergedWarning,
             stacklevel=5,
         )
+    if all(turn.course.none_learned for turn in turns):
+        raise ValueError(f"no net learned anything: {failed[0]}: lower learning_rate")
     judge = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
     merits = [judge.merit(loss, one.scores) for loss, one in zip(losses, found, strict=True)]
     # A single loss is trained also where its nets failed: the warning that they did says enough.

@@ -73,6 +73,8 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
     if history is not None:
         arrays[_HISTORY] = history
     place = Path(folder)
+    if place.is_file():
+        raise NotADirectoryError(f"a model is saved as a folder, but {folder} is a file")
     place.mkdir(parents=True, exist_ok=True)
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     write_tensors(place / WEIGHTS_FILE, tensors, metadata={"format": FORMAT})

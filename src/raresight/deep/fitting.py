@@ -31,6 +31,7 @@ __all__ = [
     "new_replicas",
     "tell_failures",
     "train_ensembles",
+    "warn_of_equal_scores",
 ]
 
 Floats = NDArray[np.float64]
@@ -40,7 +41,7 @@ _SLOPE_ROWS = 512
 
 
 class DivergedWarning(UserWarning):
-    """The loss or the gradient of a net was not finite; it keeps the weights of before."""
+    """A net did not learn: its loss or gradient was not finite, or it scores all rows the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +193,17 @@ def tell_failures(trained: Trained, where: str = "") -> None:
         raise ValueError(f"{where}no net learned anything: {'; '.join(trained.failures[:3])}")
     for failure in trained.failures:
         warnings.warn(f"{where}{failure}", DivergedWarning, stacklevel=5)
+
+
+def warn_of_equal_scores(scores: NDArray[Any], inputs: NDArray[np.float32]) -> None:
+    """A `DivergedWarning` where rows that differ all have the same score."""
+    if len(scores) > 1 and not np.ptp(scores, axis=0).any() and np.ptp(inputs, axis=0).any():
+        warnings.warn(
+            "the nets score all training rows the same, as where too large steps put every unit to rest: "
+            "lower learning_rate or weight_decay, or train for more epochs",
+            DivergedWarning,
+            stacklevel=4,
+        )
 
 
 def check_texts(losses: Sequence[Loss]) -> None:

@@ -91,14 +91,12 @@ def train_nets(
                     break
         if judge is None:
             means.write()
-    failed = course.failures()
     failures = tuple(
         f"{replicas.names[k]}: {failure.reason} not finite in epoch {failure.epoch}, {failure.outcome}: "
         "lower learning_rate"
-        for k, failure in failed.items()
+        for k, failure in course.failures().items()
     )
-    none_learned = len(failed) == len(replicas) and all(failure.epoch == 1 for failure in failed.values())
     if judge is None:
-        return Trained(course.epoch, (course.epoch,) * len(replicas), None, failures, none_learned)
+        return Trained(course.epoch, (course.epoch,) * len(replicas), None, failures, course.none_learned)
     best.restore()
-    return Trained(course.epoch, best.epochs, np.array(merits), failures, none_learned)
+    return Trained(course.epoch, best.epochs, np.array(merits), failures, course.none_learned)

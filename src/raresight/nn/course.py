@@ -131,6 +131,12 @@ class Course:
                 found[k] = Failure(REASONS[reason], epoch + 1, step + 1, is_late or not is_sound[k])
         return found
 
+    @property
+    def none_learned(self) -> bool:
+        """Whether every replica was frozen before its first epoch was over."""
+        failed = self.failures()
+        return len(failed) == len(self._replicas) and all(one.epoch == 1 for one in failed.values())
+
     @torch.no_grad()
     def also_keep(self, tensors: Mapping[str, Tensor]) -> None:
         """Have checkpoints hold these, too; a course that goes on fills them in as they were."""

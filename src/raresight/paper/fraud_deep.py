@@ -46,7 +46,8 @@ def _run(chosen: argparse.Namespace) -> int:
 
     if chosen.plan:
         journal = chosen.out / JOURNAL
-        text = plan_text(chosen.nets, chosen.seeds, chosen.repeats, chosen.epochs, journal, chosen.seed)
+        counted = (chosen.nets, chosen.seeds, chosen.repeats, chosen.epochs)
+        text = plan_text(*counted, journal, chosen.seed, chosen.data)
         sys.stdout.write(f"{text}\n")
         return 0
     from ..data import read_card_fraud
@@ -73,6 +74,7 @@ def plan_text(
     epochs: int | None = None,
     journal: Path | None = None,
     seed: int = 0,
+    data: Path | None = None,
 ) -> str:
     """How many stacks there are, how large, how many are left, and how long one H200 takes for these.
 
@@ -83,7 +85,9 @@ def plan_text(
         epochs: At most; None for the family's own number.
         journal: What it has with this seed is not left to train.
         seed: Of splits and trainings.
+        data: The table, of which alone results count; None for any.
     """
+    from ..data import read_card_fraud
     from .fraud_nets import Cell, cells_in, net_setups, planned_seconds
 
     losses = len(LOSS_METHODS) - len(SETTINGS) + sum(len(settings) for settings in SETTINGS.values())
@@ -93,7 +97,8 @@ def plan_text(
     if plain:
         raise ValueError(f"only the nets {', '.join(DEEP_FAMILIES)} of fraud have a plan, not {plain[0]}")
     keys = split_keys(drawn)
-    done = set() if journal is None else cells_in(journal, seed)
+    table = None if data is None else read_card_fraud(data)
+    done = set() if journal is None else cells_in(journal, seed, table)
     lines, total = [], 0.0
     for setup in net_setups(chosen, seeds, epochs):
         seconds = planned_seconds(setup, "NVIDIA H200") or 0.0

@@ -137,9 +137,14 @@ def cells_of_others(journal: Path, nets: Sequence[str], about: About) -> dict[Ce
     return {cell: record for cell, record in found.items() if cell.setup == setups[cell.setup.net]}
 
 
-def cells_in(journal: Path, seed: int) -> set[Cell]:
-    """All cells that the journal has with this seed, whatever their table."""
-    fits = [row["fit"] for row in _lines(journal).values() if row["fit"].get("seed") == seed]
+def cells_in(journal: Path, seed: int, table: CardFraud | None = None) -> set[Cell]:
+    """All cells that the journal has with this seed, of this table or, where none is given, of any."""
+    about = None if table is None else dict(described(table))
+    fits = [
+        fit
+        for row in _lines(journal).values()
+        if (fit := row["fit"]).get("seed") == seed and (about is None or fit.get("table") == about)
+    ]
     return {cell for fit in fits if (cell := _cell_of(fit))}
 
 

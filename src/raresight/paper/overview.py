@@ -154,11 +154,12 @@ def _table(results: Sequence[Result], text: Callable[[Result, str], str]) -> lis
 
 
 def _beside(report: Report, column: Column, result: Result, method: str) -> str:
-    """Ours, and in parentheses the paper's with the difference in standard errors."""
+    """Ours, and in parentheses the paper's with the difference in standard errors, if of the same length."""
     ours = result.mean(method, column.metric, column.when)
     shown = f"{number(column.metric, ours.mean)} ± {number(column.metric, ours.deviation)}"
     printed = result.printed(report.printed, method, column.metric)
     if printed is None:
         return shown
-    words = [number(column.metric, printed.mean), apart_words(ours, printed)]
+    apart = apart_words(ours, printed) if result.epochs == PAPER_EPOCHS else f"of {PAPER_EPOCHS} epochs"
+    words = [number(column.metric, printed.mean), apart]
     return f"{shown} (paper {', '.join(filter(None, words))})"
