@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from raresight.cli import app
 from raresight.data import read_card_fraud, save_card_fraud
+from raresight.data.sample import sample_path
 from raresight.deep.nets import NET_SIZES
 from raresight.paper import fraud_nets, reproduce
 from raresight.paper.fraud_deep import main
@@ -239,7 +240,7 @@ def test_minutes_stop_the_nets(journal, table, tmp_path):
     assert "has no result of tabnet" in run.output
 
 
-def test_the_plan_counts_what_the_journal_has(journal, tmp_path):
+def test_the_plan_counts_what_the_journal_has(journal, table, tmp_path, capsys):
     (tmp_path / "deep").mkdir()
     write_lines(tmp_path / "deep" / "fraud.jsonl.gz", map(json.dumps, lines_of(journal)[:3]))
     words = ["paper", "fraud", "--plan", "--families", "tabnet", "--repeats", "1", "--out", str(tmp_path)]
@@ -247,6 +248,14 @@ def test_the_plan_counts_what_the_journal_has(journal, tmp_path):
     assert "tabnet: 5 splits, 2 left" in CliRunner().invoke(app, [*words, *few]).output
     assert "tabnet: 5 splits, 5 left" in CliRunner().invoke(app, words).output
     assert "tabnet: 5 splits, 5 left" in CliRunner().invoke(app, [*words, *few, "--seed", "1"]).output
+    # Of a table that is given only its own results count.
+    for given, left in ((table, 2), (sample_path(), 5)):
+        run = CliRunner().invoke(app, [*words, *few, "--data", str(given)])
+        assert f"tabnet: 5 splits, {left} left" in run.output
+        code = main(["--plan", "--nets", "tabnet", "--seeds", "1", "--epochs", "2", "--repeats", "1",
+                     "--out", str(tmp_path / "deep"), "--data", str(given)])  # fmt: skip
+        assert code == 0
+        assert f"tabnet: 5 splits, {left} left" in capsys.readouterr().out
 
 
 def test_what_would_not_end_in_time_is_not_begun(journal, table, tmp_path, monkeypatch):
