@@ -11,6 +11,7 @@ import pytest
 
 from raresight.paper import reproduce
 from raresight.paper.deep.digest import DIGEST_TITLE
+from raresight.paper.deep.journal import read_records
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(page for page in (ROOT / "results").glob("*-cifar10.md") if "overview" not in page.name)
@@ -174,3 +175,20 @@ def test_the_counts_of_c_are_those_of_the_table():
     mean, low, high = difference("accuracy_linked", "last", method="TBL", lr=0.002, C=1.5)
     assert f"TBL {mean:+.1f} [{low:.1f}, {high:.1f}] at C = 1.5)" in pages[0]
     assert f"({mean:+.1f} [{low:+.1f}, {high:+.1f}]" in pages[1]
+
+
+@pytest.mark.parametrize(
+    "journal", sorted((ROOT / "results" / "deep").glob("*-cifar10.jsonl.gz")), ids=lambda path: path.name
+)
+def test_every_committed_net_says_how_it_was_trained(journal):
+    records = read_records(journal)
+    assert len(records) > 300
+    for record in records.values():
+        trial, recipe, curve = record["trial"], record["recipe"], record["curve"]
+        assert all(record[name] for name in ("loss", "class_counts", "device", "versions", "date", "stack"))
+        assert (recipe["epochs"], recipe["momentum"], recipe["batch"]) == (trial["epochs"], 0.9, 128)
+        assert (record["precision"], record["clip"]) == ("bf16", 5.0)
+        # A search is judged after its last epoch.
+        judged = [trial["epochs"]] if trial["role"] == "search" else list(range(1, trial["epochs"] + 1))
+        assert curve["epoch"] == judged
+        assert all(len(values) == len(judged) for values in curve.values())
