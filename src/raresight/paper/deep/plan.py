@@ -34,8 +34,8 @@ BATCH = 128
 STACK = 48
 # Milliseconds of a batch, by what the trainings in results/deep took on an H200: a step of a net in bfloat16
 # and of the whole stack beside, and ranking the scores of a model on the CPU. Nine in ten stacks of 14 epochs
-# and more took within 7 % of this. Scores are ranked beside the next epoch since, for which the GPU does not
-# wait: large stacks of deer and horses take 8 % less than planned, others hardly.
+# and more took within 7 % of this. Since then scores are ranked beside the next epoch: stacks of 66 and 91
+# nets took 9 and 8 % less than planned, but they are larger than those before, so that either may be why.
 _STEP, _STACK_STEP, _RANKING = 0.505, 1.86, 1.75
 # A net's forward pass alone: in bfloat16, and in float32 as the first trainings were judged.
 _JUDGED, _JUDGED_FLOAT32 = 0.18, 0.77
