@@ -136,17 +136,20 @@ def check_evaluation_under_autocast_ranks_finely() -> None:
 
 
 def check_a_stack_equals_a_net_alone() -> None:
-    net, x = a_net(replicas=4), images(4, 64, 3, 32, 32)
-    alone = net.replica(2)
-    scores, gradients = trained(net, x, True)
-    pull = images(4, 64)[2:3]
-    with torch.autocast("cuda", torch.bfloat16):
-        own = alone(x[2:3])
-    (own.double() * pull).sum().backward()
-    assert torch.equal(own[0], scores[2])
-    for name, parameter in alone.named_parameters():
-        if parameter.grad is not None and not name.startswith("head"):
-            assert torch.equal(parameter.grad[0], gradients[name][2]), name
+    """Also one of so many nets that they are worked on in two groups."""
+    for replicas in (4, 9):
+        net, x = a_net(replicas=replicas), images(replicas, 64, 3, 32, 32)
+        scores, gradients = trained(net, x, True)
+        for k in (2, replicas - 1):
+            alone, pull = net.replica(k), images(replicas, 64)[k : k + 1]
+            with torch.autocast("cuda", torch.bfloat16):
+                own = alone(x[k : k + 1])
+            alone.zero_grad()
+            (own.double() * pull).sum().backward()
+            assert torch.equal(own[0], scores[k])
+            for name, parameter in alone.named_parameters():
+                if parameter.grad is not None and not name.startswith("head"):
+                    assert torch.equal(parameter.grad[0], gradients[name][k]), (replicas, k, name)
 
 
 def check_a_replica_of_nan_touches_no_other() -> None:

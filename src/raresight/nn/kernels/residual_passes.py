@@ -191,6 +191,7 @@ def pooled_gradient(
     places = (k * NP + p)[:, None] * C + c[None, :]
     images = (k * (NP // PLACES) + p // PLACES)[:, None] * C + c[None, :]
     gradient = tl.load(features_gradient + images, mask=ok, other=0.0) / PLACES
+    partial += (k * tl.num_programs(0) + tl.program_id(0)) * (2 * C)
     _finish_gradient(gradient, a, y, mean, inverse, dz, partial, places, ok, k, c, C, True, 0, 0)
 
 
@@ -199,7 +200,7 @@ def _finish_gradient(
     gradient, a, y, mean, inverse, dz, partial, places, ok, k, c,
     C: tl.constexpr, FROM_OUTPUT: tl.constexpr, gamma, beta,
 ):  # fmt: skip
-    """Cut off where the relu was at rest, store, and leave the block's sums of dz and dz * normed y."""
+    """Cut off where the relu was at rest, store, and leave the sums of dz and dz * normed y in `partial`."""
     normed = tl.load(y + places, mask=ok, other=0.0).to(tl.float32) - tl.load(mean + k * C + c)[None, :]
     normed *= tl.load(inverse + k * C + c)[None, :]
     if FROM_OUTPUT:
@@ -210,9 +211,8 @@ def _finish_gradient(
     kept = tl.where(active & ok, gradient, 0.0).to(dz.dtype.element_ty)
     tl.store(dz + places, kept, mask=ok)
     wide = kept.to(tl.float32)
-    place = partial + (k * tl.num_programs(0) + tl.program_id(0)) * (2 * C) + c
-    tl.store(place, tl.sum(wide, 0))
-    tl.store(place + C, tl.sum(wide * normed, 0))
+    tl.store(partial + c, tl.sum(wide, 0))
+    tl.store(partial + C + c, tl.sum(wide * normed, 0))
 
 
 @triton.jit
@@ -257,41 +257,52 @@ def input_gradient(
     """Gradient by the input of a convolution, plus the shortcut's, before the relu below.
 
     SHORTCUT as in `normalise`: how the gradient of the block's output reaches its input.
+
+    A program does pixels whose rows have the same remainder by S, and whose columns do: they are
+    reached by the same taps, with stride 2 by at most two by two of them. The programs of neighbouring pixels
+    follow each other, so that what they share is still in the cache.
     """
     k = tl.program_id(1).to(tl.int64)
+    down = tl.program_id(0) // S % S
+    right = tl.program_id(0) % S
     HO: tl.constexpr = H // S
     WO: tl.constexpr = W // S
-    p = tl.program_id(0) * BM + tl.arange(0, BM)
-    valid = p < NP
-    column = p % W
-    row = (p // W) % H
-    image = p // (W * H)
+    p = tl.program_id(0) // (S * S) * BM + tl.arange(0, BM)
+    valid = p < NP // (S * S)
+    column_of = p % WO
+    row_of = (p // WO) % HO
+    image = p // (WO * HO)
     ci = tl.arange(0, CI)
     co = tl.arange(0, CO)
     w += k * (9 * CI * CO)
     dy += k * (NP // (S * S)) * CO
     sums = tl.zeros((BM, CI), tl.float32)
-    for t in range(9):
-        row_out = row + (1 - t // 3)
-        column_out = column + (1 - t % 3)
-        inside = (row_out >= 0) & (row_out < H) & (column_out >= 0) & (column_out < W) & valid
-        if S == 2:
-            inside = inside & (row_out % 2 == 0) & (column_out % 2 == 0)
+    ACROSS: tl.constexpr = 4 - S
+    for t in range(ACROSS * ACROSS):
+        # With stride 2 taps 0 and 2 lead to odd rows, tap 1 to even ones.
+        tap_down = S * (t // ACROSS) + (S - 1) * (1 - down)
+        tap_right = S * (t % ACROSS) + (S - 1) * (1 - right)
+        row_out = row_of + (down + 1 - tap_down) // S
+        column_out = column_of + (right + 1 - tap_right) // S
+        inside = (row_out >= 0) & (row_out < HO) & (column_out >= 0) & (column_out < WO) & valid
+        inside = inside & (tap_down < 3) & (tap_right < 3)
         d = tl.load(
-            dy + ((image * HO + row_out // S) * WO + column_out // S)[:, None] * CO + co[None, :],
+            dy + ((image * HO + row_out) * WO + column_out)[:, None] * CO + co[None, :],
             mask=inside[:, None], other=0.0,
         )  # fmt: skip
-        b = tl.load(w + t * (CI * CO) + ci[None, :] * CO + co[:, None])
+        tap = tl.minimum(tap_down * 3 + tap_right, 8)
+        b = tl.load(w + tap * (CI * CO) + ci[None, :] * CO + co[:, None])
         sums = tl.dot(d, b, sums, input_precision="tf32x3")
-    places = (k * NP + p)[:, None] * CI + ci[None, :]
+    pixel = (image * H + row_of * S + down) * W + column_of * S + right
+    places = (k * NP + pixel)[:, None] * CI + ci[None, :]
     ok = valid[:, None]
     if SHORTCUT == 1:
         sums += tl.load(shortcut + places, mask=ok, other=0.0).to(tl.float32)
     if SHORTCUT == 2:
-        pixel = (image * HO + row // 2) * WO + column // 2
-        even = valid & (row % 2 == 0) & (column % 2 == 0)
-        wide = (k * (NP // 4) + pixel)[:, None] * CO + (ci + CO // 4)[None, :]
+        even = valid & (down + right == 0)
+        wide = (k * (NP // 4) + p)[:, None] * CO + (ci + CO // 4)[None, :]
         sums += tl.load(shortcut + wide, mask=even[:, None], other=0.0).to(tl.float32)
+    partial += (k * tl.num_programs(0) + tl.program_id(0)) * (2 * CI)
     _finish_gradient(sums, a, y, mean, inverse, dz, partial, places, ok, k, ci, CI, FROM_OUTPUT, gamma, beta)
 
 

@@ -1,0 +1,273 @@
+"""A pass through the trunk by the fused kernels, and through Triton's where the stride is 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from . import fused
+from .triton_layers import Normed, TritonLayers, finish_statistics, floats
+from .trunk_layers import Running, Setting
+
+__all__ = ["FusedPass"]
+
+_T = TypeVar("_T")
+
+_MOST_NETS = 65535
+"""What a grid has in its second direction."""
+_FEWEST_FOR_GROUPS = 8
+"""Nets that are worth two groups."""
+
+
+class FusedPass:
+    """One forward pass and what its backward pass needs.
+
+    Many nets are trained in two groups side by side: the last blocks of a kernel leave a part of the GPU
+    idle, and small kernels most of it, which those of the other group fill.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        pixels: Tensor,
+        weights: Sequence[Tensor],
+        scales: Sequence[Tensor],
+        shifts: Sequence[Tensor],
+    ) -> None:
+        self._setting, self._pixels = setting, pixels
+        self._weights, self._scales, self._shifts = weights, scales, shifts
+        nets = len(weights[0])
+        middle = nets // 2 if setting.training and nets >= _FEWEST_FOR_GROUPS else nets
+        self._groups = [slice(0, middle), slice(middle, nets)][: 1 + (middle < nets)]
+        self._passes: list[_GroupPass] = []
+
+    @staticmethod
+    def takes(
+        setting: Setting,
+        pixels: Tensor,
+        weights: Sequence[Tensor],
+        scales: Sequence[Tensor],
+        shifts: Sequence[Tensor],
+    ) -> bool:
+        """Whether the kernels do this pass; weights and statistics must be float32."""
+        statistics = [tensor for of in setting.running for tensor in (of.mean, of.variance)]
+        return (
+            fused.suits(pixels.dtype, *pixels.shape[1:4], training=setting.training)
+            and len(weights[0]) <= _MOST_NETS
+            and all(
+                given.dtype == torch.float32 and given.is_contiguous() for given in (*weights, *statistics)
+            )
+            and fused.is_available(pixels.device)
+        )
+
+    def forward(self) -> Tensor:
+        def begin(group: int) -> Tensor:
+            self._passes.append(self._pass_of(self._groups[group]))
+            return self._passes[group].forward()
+
+        found = self._side_by_side(begin)
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def backward(self, features_gradient: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Gradients of weights (K, out, in, 3, 3), scales and shifts (K, out)."""
+        shapes = [weight.shape for weight in self._weights]
+        room = _Gradients(
+            [floats(features_gradient, *shape) for shape in shapes],
+            [floats(features_gradient, shape[0], 2, shape[1]) for shape in shapes],
+        )
+
+        def end(group: int) -> None:
+            nets = self._groups[group]
+            self._passes[group].backward(features_gradient[nets], room.part(nets))
+
+        self._side_by_side(end)
+        return room.weights, [sums[:, 1] for sums in room.sums], [sums[:, 0] for sums in room.sums]
+
+    def _pass_of(self, nets: slice) -> _GroupPass:
+        running = [Running(of.mean[nets], of.variance[nets]) for of in self._setting.running]
+        return _GroupPass(
+            replace(self._setting, running=tuple(running)),
+            self._pixels[nets] if len(self._pixels) > 1 else self._pixels,
+            [weight.detach()[nets] for weight in self._weights],
+            [scale[nets] for scale in self._scales],
+            [shift[nets] for shift in self._shifts],
+        )
+
+    def _side_by_side(self, work: Callable[[int], _T]) -> list[_T]:
+        """The work of each group: of the first on the current stream, of the second on one beside it."""
+        if len(self._groups) == 1 or not self._pixels.is_cuda:
+            return [work(group) for group in range(len(self._groups))]
+        here, beside = torch.cuda.current_stream(), _stream_beside(self._pixels.device)
+        # It begins after what was there before, not after the first group's.
+        beside.wait_stream(here)
+        found = [work(0)]
+        with torch.cuda.stream(beside):
+            found.append(work(1))
+        here.wait_stream(beside)
+        return found
+
+
+@cache
+def _stream_beside(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class _Gradients:
+    """Room for what a backward pass gives of each layer: (K, out, in, 3, 3), and sums of dz (K, 2, out)."""
+
+    weights: list[Tensor]
+    sums: list[Tensor]
+
+    def part(self, nets: slice) -> _Gradients:
+        return _Gradients([room[nets] for room in self.weights], [room[nets] for room in self.sums])
+
+
+class _GroupPass:
+    """A pass of some of the nets.
+
+    What a layer gives is written to memory only where it is a block's input: what the first layer of a block
+    gives is computed again from its convolution wherever it is read.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        pixels: Tensor,
+        weights: Sequence[Tensor],
+        scales: Sequence[Tensor],
+        shifts: Sequence[Tensor],
+    ) -> None:
+        self._setting, self._pixels = setting, pixels
+        self._scales, self._shifts = scales, shifts
+        self._nets = len(weights[0])
+        self._strided = TritonLayers(setting, pixels, weights, scales, shifts)
+        self._plain = [place for place, layer in enumerate(setting.layers) if layer.stride == 1]
+        packed = fused.pack(
+            [weights[place] for place in self._plain],
+            [setting.layers[place].channels_out for place in self._plain],
+            gradients=setting.keep,
+        )
+        self._ahead = {place: ahead for place, (ahead, _) in zip(self._plain, packed)}
+        self._back = {place: back for place, (_, back) in zip(self._plain, packed)}
+        self._normed: list[Normed] = []
+        self._outputs: dict[int, Tensor] = {}
+
+    def forward(self) -> Tensor:
+        return self._train() if self._setting.training else self._use()
+
+    def _train(self) -> Tensor:
+        for place, layer in enumerate(self._setting.layers):
+            if layer.stride == 2:
+                normed = self._strided.convolve(place, self._output(place - 1))
+            else:
+                y, partial = self._convolved(place)
+                pixels = layer.pixels(fused.images_of_block(layer.channels_out))
+                normed = finish_statistics(self._setting, place, y, partial, pixels)
+            self._normed.append(normed)
+        features = self._output(len(self._normed) - 1).mean((2, 3), dtype=torch.float32)
+        if not self._setting.keep:
+            self._normed.clear()
+            self._outputs.clear()
+        return features
+
+    def _convolved(self, place: int) -> tuple[Tensor, Tensor]:
+        """What a convolution by stride 1 gives, with its partial statistics."""
+        weights, below = self._ahead[place], place - 1
+        if place == 0:
+            y, partial, _ = fused.forward(self._pixels, None, None, weights, self._nets, keep=False)
+            return y, partial
+        layer_below = self._setting.layers[below]
+        if layer_below.shortcut == 2:
+            y, partial, _ = fused.forward(self._output(below), None, None, weights, self._nets, keep=False)
+            return y, partial
+        shortcut = self._outputs[below - 2] if layer_below.shortcut else None
+        y, partial, kept = fused.forward(
+            self._normed[below].y,
+            self._norm(below),
+            shortcut,
+            weights,
+            self._nets,
+            keep=self._setting.layers[place].opens,
+        )
+        if kept is not None:
+            self._outputs[below] = kept
+        return y, partial
+
+    def _output(self, place: int) -> Tensor:
+        """What a layer gives, with its shortcut if it has one, in memory."""
+        if place not in self._outputs:
+            layer = self._setting.layers[place]
+            block_input = self._outputs[place - 2] if layer.shortcut else self._normed[place].y
+            self._outputs[place] = self._strided.normalise(place, self._normed[place], block_input)
+        return self._outputs[place]
+
+    def _norm(self, place: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        normed = self._normed[place]
+        return normed.mean, normed.inverse, self._scales[place], self._shifts[place]
+
+    def backward(self, features_gradient: Tensor, into: _Gradients) -> None:
+        last = len(self._normed) - 1
+        dz, sums = self._strided.pooled_gradient(
+            features_gradient, self._normed[last], self._outputs.pop(last), into.sums[last]
+        )
+        block_gradient = dz
+        for place in reversed(range(len(self._setting.layers))):
+            layer, normed, below = self._setting.layers[place], self._normed.pop(), place - 1
+            if not layer.opens:
+                block_gradient = dz
+            # What a block was given is read for the last time by its first layer.
+            x = self._outputs.pop(below) if layer.opens else None
+            if layer.stride == 2:
+                assert x is not None
+                dy = self._strided.norm_gradient(place, normed, dz, sums)
+                into.weights[place].copy_(self._strided.weight_gradient(place, x, dy))
+                dz, sums = self._strided.input_gradient(
+                    place, dy, block_gradient, self._normed[-1], x, into.sums[below]
+                )
+                continue
+            found = fused.backward(
+                dz,
+                normed,
+                self._scales[place],
+                sums,
+                x=x if place else self._pixels,
+                below=(self._normed[-1], self._scales[below], self._shifts[below]) if place else None,
+                shortcut=block_gradient if layer.opens else None,
+                weights=self._back[place],
+                gradient=into.weights[place],
+                sums_below=into.sums[below] if place else None,
+            )
+            if found is not None:
+                dz, sums = found, into.sums[below]
+
+    def _use(self) -> Tensor:
+        """Stage by stage, the images of each in shared memory."""
+        running = [self._setting.running[place] for place in self._plain]
+        norms = dict(
+            zip(
+                self._plain,
+                fused.fold(
+                    [self._scales[place] for place in self._plain],
+                    [self._shifts[place] for place in self._plain],
+                    [of.mean for of in running],
+                    [of.variance for of in running],
+                    self._setting.epsilon,
+                ),
+            )
+        )
+        opening = [place for place, layer in enumerate(self._setting.layers) if layer.stride == 2]
+        bounds = [-1, *opening, len(self._setting.layers)]
+        out, wide = self._pixels, None
+        for before, end in pairwise(bounds):
+            first = before + 1
+            if before >= 0:
+                wide, out = out, self._strided.in_use(before, out, out)
+            out = fused.in_use(out, wide, self._ahead[first], norms[first], end - first, self._nets)
+        return out
