@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
 from raresight.nn import Recipe
+from raresight.nn import optimiser as optimiser_module
 from raresight.nn.optimiser import FlatStacks, StackOptimiser, clip_factors
 from raresight.nn.schedule import class_weights, learning_rates
 
@@ -94,6 +97,41 @@ def test_clipping_shortens_only_what_is_too_long():
     norms, limits = torch.tensor([0.5, 2.0, 7.0, 7.0]), torch.tensor([1.0, 1.0, 1.0, torch.inf])
     factors = clip_factors(norms, limits)
     torch.testing.assert_close(factors, torch.tensor([1.0, 0.5, 1 / 7, 1.0]), rtol=1e-6, atol=0)
+
+
+def test_gradients_are_multiplied_by_their_factors():
+    recipes = (Recipe(), Recipe(optimiser="adamw"))
+    for recipe in recipes:
+        moved = []
+        for factor in (None, torch.tensor([0.5, 1.0, 0.25], dtype=torch.float64)):
+            optimiser = StackOptimiser([torch.nn.Parameter(stack) for stack in stacks(0)], 3, recipe)
+            gradient = optimiser.gather(stacks(1))
+            given = gradient if factor is not None else gradient * torch.tensor([[0.5], [1.0], [0.25]])
+            rates, alive = torch.full((3,), 0.1, dtype=torch.float64), torch.ones(3, dtype=torch.bool)
+            optimiser.step(given, rates, alive, torch.tensor(1), factor)
+            moved.append(optimiser.weights)
+        torch.testing.assert_close(*moved)
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="runs in Triton's interpreter")
+def test_the_kernel_moves_as_the_operations_do(monkeypatch):
+    """In several blocks, the last of them not full; a model that is not alive stays as it is."""
+    pytest.importorskip("triton", reason="Triton is not installed")
+    generator = torch.Generator().manual_seed(0)
+    start, momentum, gradient = (torch.randn(3, 9001, generator=generator) for _ in range(3))
+    gradient[1] = torch.nan
+    alive, rates = torch.tensor([True, False, True]), torch.tensor([0.1, 0.2, 0.3])
+    results = []
+    for by_kernel in (False, True):
+        monkeypatch.setattr(optimiser_module, "_has_kernel", lambda weights, use=by_kernel: use)
+        optimiser = StackOptimiser([torch.nn.Parameter(start.clone())], 3, Recipe(weight_decay=0.01))
+        optimiser.slots["momentum"].copy_(momentum)
+        optimiser.step(gradient.clone(), rates, alive, torch.tensor(1), torch.tensor([0.5, 1.0, 0.25]))
+        results.append((optimiser.weights, optimiser.slots["momentum"]))
+    for one, other, before in zip(*results, (start, momentum)):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+        assert torch.equal(other[1], before[1])
+        assert not torch.equal(other[0], before[0])
 
 
 def test_learning_rates_rise_and_fall():

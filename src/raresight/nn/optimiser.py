@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .kernels import has_triton
 from .recipe import Recipe
 
 __all__ = ["FlatStacks", "StackOptimiser", "clip_factors"]
@@ -50,6 +51,11 @@ def clip_factors(norms: Tensor, limits: Tensor) -> Tensor:
     tensor([1.0000, 0.2500])
     """
     return (limits / (norms + 1e-6)).clamp(max=1.0)
+
+
+def _has_kernel(weights: Tensor) -> bool:
+    # Places within a replica are counted in 32 bits.
+    return weights.is_cuda and weights.dtype == torch.float32 and weights.shape[1] < 2**31 and has_triton()
 
 
 class StackOptimiser:
@@ -100,15 +106,30 @@ class StackOptimiser:
         self._stacks.write(weights)
 
     @torch.no_grad()
-    def step(self, gradient: Tensor, rate: Tensor, alive: Tensor, count: Tensor) -> None:
+    def step(
+        self,
+        gradient: Tensor,
+        rate: Tensor,
+        alive: Tensor,
+        count: Tensor,
+        factor: Tensor | None = None,
+    ) -> None:
         """Move the weights.
 
         Args:
-            gradient: (K, P).
+            gradient: (K, P); it may be changed.
             rate: (K,), the learning rates.
             alive: (K,), bool; the others are left alone.
             count: Which step it is, from 1: a tensor without axes.
+            factor: (K,), what the gradients are multiplied by, as to clip them; None for 1.
         """
+        if self._recipe.optimiser == "sgd" and _has_kernel(self.weights):
+            ones = torch.ones_like(rate) if factor is None else factor
+            self._sgd_by_kernel(gradient, ones, rate, alive)
+            self.write()
+            return
+        if factor is not None:
+            gradient.mul_(factor.unsqueeze(1))
         rate, alive = rate.unsqueeze(1), alive.unsqueeze(1)
         if self._recipe.optimiser == "sgd":
             moved = self._sgd(gradient, rate, alive)
@@ -123,6 +144,21 @@ class StackOptimiser:
         pull.add_(momentum, alpha=self._recipe.momentum)
         torch.where(alive, pull, momentum, out=momentum)
         return torch.addcmul(self.weights, momentum, rate, value=-1.0)
+
+    def _sgd_by_kernel(self, gradient: Tensor, factor: Tensor, rate: Tensor, alive: Tensor) -> None:
+        """The same in one pass over the weights instead of five."""
+        from .kernels.descent import sgd_step
+
+        sgd_step(
+            self.weights,
+            self.slots["momentum"],
+            gradient,
+            factor,
+            rate,
+            alive,
+            inertia=self._recipe.momentum,
+            decay=self._recipe.weight_decay,
+        )
 
     def _adamw(self, gradient: Tensor, rate: Tensor, alive: Tensor, count: Tensor) -> Tensor:
         first, second = self._recipe.betas

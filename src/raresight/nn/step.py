@@ -202,12 +202,11 @@ class TrainingStep:
         self.reason.copy_(torch.where(fails, found, self.reason))
         self.frozen.logical_or_(fails)
         alive = ~self.frozen
-        if self._limits is not None:
-            gradient.mul_(clip_factors(norms, self._limits).to(gradient.dtype).unsqueeze(1))
+        factor = None if self._limits is None else clip_factors(norms, self._limits).to(gradient.dtype)
         rate = self._rates.index_select(0, self._position).squeeze(0)
         self._done.add_(1)
         self._position.add_(1)
-        self.optimiser.step(gradient, rate, alive, self._done)
+        self.optimiser.step(gradient, rate, alive, self._done, factor)
         if self.statistics is not None and statistics is not None and before is not None:
             self.statistics.write(torch.where(alive.unsqueeze(1), statistics, before))
 
