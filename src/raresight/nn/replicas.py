@@ -26,8 +26,9 @@ from .safe_files import read_tensors, tensor_metadata, write_tensors
 __all__ = ["Replicas"]
 
 # Numbers that the widest layer of all replicas may have for the rows that pass through at once outside of
-# training.
+# training; on a GPU one for so many bytes of its memory, if that is more.
 _NUMBERS_AT_ONCE = 1 << 26
+_BYTES_A_NUMBER = 256
 # Where the file of weights says what they are of.
 _METADATA = "raresight.replicas"
 
@@ -288,9 +289,15 @@ class Replicas:
             def part(chosen: slice) -> Tensor:
                 return values[chosen] if isinstance(values, Tensor) else torch.tensor(values[chosen])
 
-        count = max(1, _NUMBERS_AT_ONCE // (self.net.numbers_per_row(row_numbers) * len(self)))
+        count = max(1, self._numbers_at_once() // (self.net.numbers_per_row(row_numbers) * len(self)))
         for start in range(0, rows, count):
             yield part(slice(start, start + count)).to(self.device, self.dtype)
+
+    def _numbers_at_once(self) -> int:
+        if self.device.type != "cuda":
+            return _NUMBERS_AT_ONCE
+        memory = torch.cuda.get_device_properties(self.device).total_memory
+        return max(_NUMBERS_AT_ONCE, memory // _BYTES_A_NUMBER)
 
 
 def _read_weights(path: Path) -> tuple[Path, dict[str, str], dict[str, Tensor]]:
