@@ -26,7 +26,7 @@ from raresight.paper.deep.__main__ import main
 from raresight.paper.deep.experiments import Cell, Experiment, paper_trials
 from raresight.paper.deep.images import keep_back, task_rows
 from raresight.paper.deep.journal import add_records, journal_path, read_records
-from raresight.paper.deep.settings import Setup, folder_name, size_of
+from raresight.paper.deep.settings import SIZES, Setup, folder_name, size_of
 from tiny_cifar import write_tiny_cifar10
 
 torch.set_num_threads(1)
@@ -104,6 +104,7 @@ def test_a_record_says_everything(undisturbed):
         assert len(columns) == 20
         assert all(len(column) == 12 for column in record["curve"].values())
         assert (record["frozen"], record["stack"], record["precision"]) == (None, 3, "float32")
+        assert record["kernels"] == "layers"
         assert record["versions"]["torch"] == torch.__version__
         assert (record["recipe"]["epochs"], record["recipe"]["momentum"]) == (12, 0.9)
         json.dumps(record, allow_nan=False)
@@ -238,7 +239,7 @@ def test_only_what_is_asked_for_and_unfinished_stacks_first(data, tmp_path):
 
 
 def test_a_stack_is_made_to_fit_into_the_time_left(tmp_path):
-    trials = paper_trials(EXPERIMENT, Cell("halves", 0.01), Setup())
+    trials = paper_trials(EXPERIMENT, Cell("halves", 0.01), Setup(size=SIZES["full"]))
     needed = runs.stack_seconds(trials[:10])
 
     def chosen(seconds, **options):

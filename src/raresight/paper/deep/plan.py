@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +27,51 @@ from .journal import Record, journal_path, read_records
 from .methods import METHODS
 from .settings import DATASETS, ROLES, Setup, Trial, validation_share
 
-__all__ = ["STACK", "PlanLine", "evaluated_epochs", "plan", "plan_text", "stack_seconds", "stack_sizes"]
+__all__ = [
+    "FUSED",
+    "LAYERED",
+    "LAYERED_FLOAT32",
+    "STACK",
+    "Pace",
+    "PlanLine",
+    "evaluated_epochs",
+    "plan",
+    "plan_text",
+    "stack_seconds",
+    "stack_sizes",
+]
 
 BATCH = 128
 # The most nets in a stack unless said otherwise: 12 GiB of a GPU with ResNet-32.
 STACK = 48
-# Milliseconds of a batch, by what the trainings in results/deep took on an H200: a step of a net in bfloat16
-# and of the whole stack beside, and ranking the scores of a model on the CPU. Nine in ten stacks of 14 epochs
-# and more took within 7 % of this. Since then scores are ranked beside the next epoch: stacks of 66 and 91
-# nets took 9 and 8 % less than planned, but they are larger than those before, so that either may be why.
-_STEP, _STACK_STEP, _RANKING = 0.505, 1.86, 1.75
-# A net's forward pass alone: in bfloat16, and in float32 as the first trainings were judged.
-_JUDGED, _JUDGED_FLOAT32 = 0.18, 0.77
 # Seconds before the first step: weights drawn, kernels chosen, the graph recorded. The first stack on a
 # machine that has compiled no kernel yet takes 20 more.
 _START = 1.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Milliseconds of an H200, by what the trainings in results/deep took.
+
+    Attributes:
+        step: Of a batch in training, of each net.
+        stack_step: Of a batch in training, of the whole stack beside.
+        judged: Of a batch that is judged, of each net.
+        ranking: Of ranking the scores of a net on a set; nothing where that is done beside the next epoch.
+    """
+
+    step: float
+    stack_step: float
+    judged: float
+    ranking: float = 0.0
+
+
+FUSED = Pace(0.284, 0.49, 0.0523)
+"""Of the CUDA kernels for images of 32 x 32 pixels: four stacks of 27 and 63 nets took within 1 % of it."""
+LAYERED = Pace(0.505, 1.86, 0.18, 1.75)
+"""Of Triton's kernels, by which the first nets were trained: nine in ten stacks took within 7 % of it."""
+LAYERED_FLOAT32 = replace(LAYERED, judged=0.77)
+"""The same, judged in float32."""
 
 
 @dataclass(frozen=True)
@@ -150,18 +180,22 @@ def stack_sizes(count: int, stack: int) -> list[int]:
 
 
 def stack_seconds(
-    trials: Sequence[Trial], rows: Mapping[str, int] | None = None, *, bf16_evaluation: bool = True
+    trials: Sequence[Trial], rows: Mapping[str, int] | None = None, *, pace: Pace | None = None
 ) -> float:
-    """How long an H200 takes for a stack; `rows` has the rows of training, validation and test if known."""
+    """How long an H200 takes for a stack, by the pace of the kernels that would train it unless one is given.
+
+    `rows` has the rows of training, validation and test if known.
+    """
     first = trials[0]
+    if pace is None:
+        pace = FUSED if DATASETS[first.dataset].side == 32 else LAYERED
     counts = _rows(first) if rows is None else rows
     steps = max(1, counts["training"] // BATCH)
     scale = (first.depth - 2) / 30 * (DATASETS[first.dataset].side / 32) ** 2
     nets, sets = len(trials), 1 + first.held_out
-    training = first.epochs * steps * (_STEP * nets + _STACK_STEP) * scale
+    training = first.epochs * steps * (pace.step * nets + pace.stack_step) * scale
     images = counts["validation"] + counts["test"]
-    judged = _JUDGED if bf16_evaluation else _JUDGED_FLOAT32
-    judging = (images / BATCH * judged * scale + _RANKING * sets) * nets
+    judging = (images / BATCH * pace.judged * scale + pace.ranking * sets) * nets
     return _START + 1e-3 * (training + len(evaluated_epochs(first)) * judging)
 
 

@@ -22,6 +22,7 @@ from ...losses import ClassWeighted, Loss, effective_number_weights
 from ...nn import ImageRows, Recipe, Replicas
 from ...nn.checkpoint import TrainingFolder, held_folder
 from ...nn.course import Course, underway
+from ...nn.kernels.residual import kernels_for
 from ...nn.nets import resnet_cifar
 from .experiments import DECAYS, PAPER_EPOCHS
 from .images import TaskRows
@@ -183,6 +184,7 @@ class _Run:
             "seconds": round(self._course.seconds / len(self._trials), 3),
             "stack": len(self._trials),
             "precision": self._recipe.precision,
+            "kernels": self._kernels(),
             "clip": self._recipe.clip,
             "recipe": {
                 name: value for name, value in self._recipe.to_dict().items() if name not in ("lr", "clip")
@@ -198,6 +200,12 @@ class _Run:
                 {"trial": trial.to_dict(), "loss": loss, "curve": curve, "frozen": failures.get(k), **facts}
             )
         return found
+
+    def _kernels(self) -> str:
+        """What trained the nets: kernels of our own or PyTorch's layers."""
+        kind = torch.bfloat16 if self._recipe.precision == "bf16" else self._replicas.dtype
+        shape = (self._recipe.batch, *self._sets["test"].pixels.shape[1:])
+        return kernels_for(self._replicas.device, kind, shape, self._trials[0].width)
 
     def _judge(self) -> None:
         self._note_judged()
