@@ -3,7 +3,8 @@
 Milliseconds per model and step with everything in it: augmentation, forward, loss, backward, clipping,
 optimiser; batch 128, bfloat16, as a CUDA graph. "Plain PyTorch" is the usual net of nn.Conv2d and
 nn.BatchNorm2d in channels-last layout with fused SGD; "layers" are our stack by PyTorch's (grouped)
-convolutions, "kernels" by our own, deterministic. Needs a GPU, PyTorch and NumPy:
+convolutions, "Triton's kernels" by ours layer by layer, "fused kernels" by those in CUDA C++ that nets on
+images of 32 x 32 pixels use where they can; deterministic. Needs a GPU, PyTorch and NumPy:
 
     PYTHONPATH=src python benchmarks/bench_replicas.py [--quick] [--out replicas.csv]
 """
@@ -27,6 +28,7 @@ import torch
 from machine import describe, write_rows
 from plain_resnet import training_step
 from raresight.nn import ImageRows, Recipe, Replicas
+from raresight.nn.kernels.fused_pass import FusedPass
 from raresight.nn.nets import resnet as resnet_module
 from raresight.nn.nets import resnet_cifar
 from raresight.nn.step import TrainingStep, record_graph
@@ -67,11 +69,13 @@ def plain(depth: int, seconds: float = 1.5) -> float:
     return timed(many, seconds) / 100
 
 
-def stacked(depth: int, replicas: int, *, kernels: bool) -> float:
-    """A stack, in training."""
-    kept = resnet_module.can_run
-    if not kernels:
+def stacked(depth: int, replicas: int, *, way: str) -> float:
+    """A stack, in training by "layers", "triton" or "fused" kernels."""
+    kept, kept_fused = resnet_module.can_run, FusedPass.takes
+    if way == "layers":
         resnet_module.can_run = lambda x, channels, training: False
+    if way == "triton":
+        FusedPass.takes = staticmethod(lambda *given: False)
     torch.backends.cudnn.deterministic = True
     try:
         losses = [LOSSES[k % len(LOSSES)] for k in range(replicas)]
@@ -80,7 +84,7 @@ def stacked(depth: int, replicas: int, *, kernels: bool) -> float:
         step.run_epoch(0)
         return timed(lambda: step.run_epoch(1)) / step.steps / replicas
     finally:
-        resnet_module.can_run = kept
+        resnet_module.can_run, FusedPass.takes = kept, staticmethod(kept_fused)
         torch.backends.cudnn.deterministic = False
 
 
@@ -126,11 +130,15 @@ def main() -> None:
     works: list[tuple[str, Callable[[int], float | None]]] = [
         ("alone, plain PyTorch", plain),
         ("8 processes (MPS), plain PyTorch", lambda depth: side_by_side(depth, 8)),
-        ("alone, kernels", lambda depth: stacked(depth, 1, kernels=True)),
-        ("stack of 16, layers", lambda depth: stacked(depth, 16, kernels=False)),
-        ("stack of 8, kernels", lambda depth: stacked(depth, 8, kernels=True)),
-        ("stack of 16, kernels", lambda depth: stacked(depth, 16, kernels=True)),
-        ("stack of 32, kernels", lambda depth: stacked(depth, 32, kernels=True)),
+        ("stack of 16, layers", lambda depth: stacked(depth, 16, way="layers")),
+        *(
+            (
+                f"{'alone' if count == 1 else f'stack of {count}'}, {title}",
+                partial(stacked, replicas=count, way=way),
+            )
+            for way, title in (("triton", "Triton's kernels"), ("fused", "fused kernels"))
+            for count in (1, 8, 16, 32)
+        ),
     ]
     gpu = torch.cuda.get_device_name()
     print(f"{gpu}, torch {torch.__version__}; ms per model and step, batch 128, bf16")
