@@ -169,7 +169,8 @@ def _inside(left: Array, right: Array, mean: float, sd: float) -> Array:
     low, high = (left - mean) / sd, (right - mean) / sd
     mirrored = low > 0
     low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
-    return np.asarray(ndtr(high) - ndtr(low))
+    # Near the turning point of T the two are a rounding apart, by which ndtr may fall where it should rise.
+    return np.asarray(np.maximum(ndtr(high) - ndtr(low), 0.0))
 
 
 def divergence_of_atoms(atoms: Atoms, beta: float) -> float:
