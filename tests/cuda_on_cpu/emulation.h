@@ -1,8 +1,10 @@
 // Runs the CUDA kernels on a CPU, thread by thread, in place of primitives.cuh: g++ is all it needs.
 //
 // Each thread of a block is a fiber. A fiber runs until it must wait for others, at a barrier of the block or at
-// an instruction that the 32 lanes of a warp do together; the last of them to arrive does it for all. Shared
-// memory begins as NaN in every block, so that what was never written is seen.
+// an instruction that the 32 lanes of a warp do together; the last of them to arrive does it for all. Which fiber
+// runs next is drawn, the same way every time. Shared memory begins as NaN in every block, so that what was never
+// written is seen. What cannot be seen is a `meet_in_warp` that is missing: all that lanes do together is a meeting
+// here.
 
 #include <setjmp.h>
 #include <ucontext.h>
@@ -109,6 +111,12 @@ inline u32 to_bf16(float value) {
     return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
+// What is fetched is not there before it was waited for.
+struct Fetch { Chunk* into; const Chunk* from; int thread, group; };
+std::vector<Fetch> fetches;
+std::vector<int> groups;  // of each thread, how many it has closed
+inline bool fetches_are_done() { return fetches.empty(); }
+
 void (*body)();
 void run_fiber() {
     body();
@@ -123,6 +131,8 @@ inline void run_block(int threads) {
     warps.assign(threads / LANES, Meeting());
     block = Meeting();
     for (Meeting& place : places) place = Meeting();
+    fetches.clear();
+    groups.assign(threads, 0);
     running = threads;
     for (Fiber& fiber : fibers) {
         fiber.is_begun = fiber.is_done = false;
@@ -133,9 +143,15 @@ inline void run_block(int threads) {
         fiber.start.uc_link = nullptr;
         makecontext(&fiber.start, run_fiber, 0);
     }
+    unsigned draw = 1;
     while (running) {
         bool moved = false;
-        for (current = 0; current < threads; ++current) {
+        draw = draw * 1664525u + 1013904223u;
+        // Numbers of threads have no other factors than 2 and 3.
+        const int strides[] = {1, 5, 7, 11, 13, 35, 55, 77}, stride = strides[draw >> 29];
+        const int first = static_cast<int>(draw >> 8) % threads;
+        for (int i = 0; i < threads; ++i) {
+            current = (first + i * stride) % threads;
             Fiber& fiber = fibers[current];
             if (fiber.is_done || (fiber.waits_for && fiber.waits_for->turn == fiber.turn)) continue;
             thread_place = {current, 0, 0};
@@ -172,6 +188,7 @@ const char* launch(int x, int y, int z, int threads, int size, void** arguments)
                 run_block(threads);
                 for (int at = shared_size; at < MOST_SHARED; ++at)
                     is_wrong(shared[at] != 0xff, "more shared memory was written than there is");
+                is_wrong(!fetches_are_done(), "something was fetched and not waited for");
                 if (failure) return failure;
             }
     return nullptr;
@@ -201,23 +218,17 @@ inline Chunk read_chunk(const void* place) {
 inline void write_chunk(void* place, const Chunk& chunk) {
     if (!is_crooked(place)) *static_cast<Chunk*>(place) = chunk;
 }
-// What is fetched is not there before it was waited for.
-struct Fetch { Chunk* into; const Chunk* from; int thread, group; };
-inline std::vector<Fetch> fetches;
-inline std::vector<int> groups;
-inline int& group_of_thread() {
-    if (static_cast<int>(groups.size()) <= emulated::current) groups.resize(emulated::current + 1);
-    return groups[emulated::current];
-}
 inline void fetch_chunk(Chunk* into, const void* place) {
     if (is_crooked(place)) return;
-    fetches.push_back({into, static_cast<const Chunk*>(place), emulated::current, group_of_thread()});
+    const int group = emulated::groups[emulated::current];
+    emulated::fetches.push_back({into, static_cast<const Chunk*>(place), emulated::current, group});
 }
-inline void close_fetches() { ++group_of_thread(); }
+inline void close_fetches() { ++emulated::groups[emulated::current]; }
 template <int UNDERWAY>
 void wait_for_fetches() {
+    using namespace emulated;
     const auto is_waited_for = [](const Fetch& fetch) {
-        return fetch.thread == emulated::current && fetch.group < group_of_thread() - UNDERWAY;
+        return fetch.thread == current && fetch.group < groups[current] - UNDERWAY;
     };
     for (const Fetch& fetch : fetches)
         if (is_waited_for(fetch)) *fetch.into = *fetch.from;

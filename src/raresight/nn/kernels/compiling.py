@@ -9,17 +9,20 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import torch
+
 __all__ = ["compile_cuda", "compiler", "source_of"]
 
 SOURCES = Path(__file__).parent / "cuda"
 _ON_TILES = ("forward", "backward", "in_use")
-_NAMES = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 
 
 @lru_cache(maxsize=1)
 def compiler() -> ctypes.CDLL | None:
-    """NVRTC, or None where there is none."""
-    for name in (*_installed(), *_NAMES):
+    """NVRTC, or None where there is none; of several the one of the CUDA that PyTorch was built with."""
+    major = (torch.version.cuda or "").split(".")[0]
+    names = (f"libnvrtc.so.{major}", f"nvrtc64_{major}0_0.dll", "libnvrtc.so")
+    for name in (*_installed(major), *names):
         try:
             return ctypes.CDLL(str(name))
         except OSError:
@@ -27,14 +30,16 @@ def compiler() -> ctypes.CDLL | None:
     return None
 
 
-def _installed() -> list[Path]:
-    """Of the package that PyTorch's wheels bring, the compiler behind the library that it loads by name."""
+def _installed(major: str) -> list[Path]:
+    """What the packages of PyTorch's wheels have.
+
+    NVRTC loads a second library, its builtins, by name alone: it is loaded here, so that it is found.
+    """
     package = find_spec("nvidia")
-    places = ("cu*/lib", "cuda_nvrtc/lib", "cuda_nvrtc/bin")
     found = [
         library
         for folder in (package.submodule_search_locations if package else None) or ()
-        for place in places
+        for place in (f"cu{major}/lib", "cuda_nvrtc/lib", "cuda_nvrtc/bin")
         for library in sorted(Path(folder).glob(f"{place}/*nvrtc*"))
         if ".alt." not in library.name and (".so" in library.name or library.suffix == ".dll")
     ]
@@ -67,20 +72,18 @@ def compile_cuda(source: str, defines: Mapping[str, int], architecture: str) -> 
     try:
         given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         if library.nvrtcCompileProgram(program, len(options), given):
-            log = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
-            raise RuntimeError(f"the kernels could not be compiled for {architecture}:\n{log.decode()}")
-        return _text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program)
+            log = _result(library, "ProgramLog", program).decode()
+            raise RuntimeError(f"the kernels could not be compiled for {architecture}:\n{log}")
+        return _result(library, "CUBIN", program)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _text(
-    size_of: ctypes._NamedFuncPointer, read: ctypes._NamedFuncPointer, program: ctypes.c_void_p
-) -> bytes:
+def _result(library: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:
     size = ctypes.c_size_t()
-    size_of(program, ctypes.byref(size))
+    _check(library, getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
     found = ctypes.create_string_buffer(size.value)
-    read(program, found)
+    _check(library, getattr(library, f"nvrtcGet{what}")(program, found))
     return found.raw
 
 

@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from . import device_of
+
 __all__ = ["sgd_step"]
 
 _BLOCK = 4096
@@ -45,7 +47,8 @@ def sgd_step(
     The gradient (K, P) is multiplied by `factor` (K,).
     """
     replicas, width = weights.shape
-    _sgd_pass[(triton.cdiv(width, _BLOCK), replicas)](
-        weights, momentum, gradient, *(given.contiguous() for given in (factor, rate, alive)), width, inertia,
-        decay, BLOCK=_BLOCK, num_warps=8,
-    )  # fmt: skip
+    with device_of(weights):
+        _sgd_pass[(triton.cdiv(width, _BLOCK), replicas)](
+            weights, momentum, gradient, *(given.contiguous() for given in (factor, rate, alive)), width,
+            inertia, decay, BLOCK=_BLOCK, num_warps=8,
+        )  # fmt: skip

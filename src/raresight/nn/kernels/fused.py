@@ -1,8 +1,9 @@
 """The CUDA kernels of the residual trunk: which there are, and what each is given.
 
 They do a layer of K nets at once, for images of 32 x 32 pixels in bfloat16: the batch norm before a
-convolution is taken as its input is loaded, both gradients of a convolution in one pass. Each activation is
-so read and written eight times a step, where `triton_layers` needs 13. See the sources in cuda/.
+convolution is taken as its input is loaded, both gradients of a convolution in one pass (two with 64
+channels). Each activation is so read and written about eight times a step, where `triton_layers` needs 13.
+See the sources in cuda/.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import torch
 from torch import Tensor
 
 from .compiling import compiler
-from .launching import kernel
-from .triton_layers import Normed, floats
+from .launching import kernel, most_shared
+from .triton_layers import Normed, floats, stride_of
 
 __all__ = [
     "KernelWarning",
@@ -100,7 +101,7 @@ class _PackedLayer(ctypes.Structure):
 
 
 class _FoldedNorm(ctypes.Structure):
-    """`Norm` of cuda/pack.cu."""
+    """`Norm` of cuda/fold.cu."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("gamma", "beta", "mean", "variance", "scale", "shift")),
@@ -108,25 +109,34 @@ class _FoldedNorm(ctypes.Structure):
     ]
 
 
-@cache
 def is_available(device: torch.device) -> bool:
     """Whether a device can run these kernels: NVIDIA's with the shared memory of a Hopper, and a compiler."""
     if device.type != "cuda" or torch.version.cuda is None:
         return False
-    properties = torch.cuda.get_device_properties(device)
-    # Not a field of every PyTorch.
-    shared = getattr(properties, "shared_memory_per_block_optin", 0)
-    if properties.major < 9 or shared < _SHARED:
+    return _runs_on(torch.cuda.current_device() if device.index is None else device.index)
+
+
+@cache
+def _runs_on(device: int) -> bool:
+    if torch.cuda.get_device_capability(device) < (9, 0) or most_shared(device) < _SHARED:
         return False
-    if compiler() is None:
-        warnings.warn(
-            "NVRTC, the compiler of CUDA C++ that PyTorch's wheels bring (nvidia-cuda-nvrtc), was not found: "
-            "nets on images are trained by Triton's kernels, at about half the speed",
-            KernelWarning,
-            stacklevel=2,
-        )
-        return False
-    return True
+    why = "was not found"
+    if compiler() is not None:
+        try:
+            # A small one, to see: the compiler may not know the device, or the driver not what it makes.
+            with torch.cuda.device(device):
+                kernel(device, "lay_out", _THREADS, 0, (("THREADS", _THREADS),))
+        except RuntimeError as error:
+            why = f"does not work here ({str(error).strip()})"
+        else:
+            return True
+    warnings.warn(
+        f"NVRTC, the compiler of CUDA C++ that PyTorch's wheels bring (nvidia-cuda-nvrtc), {why}: nets on "
+        "images are trained by Triton's kernels, at about half the speed",
+        KernelWarning,
+        stacklevel=3,
+    )
+    return False
 
 
 def suits(kind: torch.dtype, images: int, height: int, width: int, *, training: bool) -> bool:
@@ -242,7 +252,7 @@ def forward(
         before, "forward", _THREADS, shared, CHANNELS=channels, LOADERS=_THREADS,
         ONE_TILE=channels == 64, NORMED=norm is not None, ADDED=shortcut is not None, KEPT=keep,
     )  # fmt: skip
-    counts = (ctypes.c_int(images), ctypes.c_int(count), ctypes.c_longlong(_stride(before)))
+    counts = (ctypes.c_int(images), ctypes.c_int(count), ctypes.c_longlong(stride_of(before)))
     run((blocks, nets, 1), [before, shortcut, *(norm or (None,) * 4), weights, kept, y, partial, *counts])
     return y, partial, kept
 
@@ -287,7 +297,7 @@ def backward(
         *(dz, layer.y, layer.mean, layer.inverse, gamma, sums, x, *norms),
         *(shortcut, weights, dz_below, partial_sums, partial_weights),
     )
-    arguments = _Backward(*map(_pointer, given), images, count, 0 if x is None else _stride(x))
+    arguments = _Backward(*map(_pointer, given), images, count, 0 if x is None else stride_of(x))
     # With 64 channels the registers do not hold both gradients.
     passes = [(True, False), (False, True)] if channels == 64 and is_input else [(is_input, True)]
     for has_input, has_weight in passes:
@@ -329,7 +339,7 @@ def in_use(
     out = floats(x, nets, images, channels) if gives_means else x.new_empty((nets, *x.shape[1:]))
     given = (x, wide, weights, *norms, *((None, out) if gives_means else (out, None)))
     count = images_of_block(channels)
-    arguments = _InUse(*map(_pointer, given), images, count, layers, _stride(x))
+    arguments = _InUse(*map(_pointer, given), images, count, layers, stride_of(x))
     run = _kernel(
         x, "in_use", _THREADS, 2 * _tile(channels), CHANNELS=channels,
         LOADERS=_THREADS, ONE_TILE=channels == 64,
@@ -355,8 +365,3 @@ def _kernel(like: Tensor, name: str, threads: int, shared: int, **defines: int) 
 
 def _pointer(tensor: Tensor | None) -> Any:
     return 0 if tensor is None else tensor.data_ptr()
-
-
-def _stride(x: Tensor) -> int:
-    """Elements from one net's input to the next; none where all have the same."""
-    return x[0].numel() if len(x) > 1 else 0

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,10 +16,9 @@ from .trunk_layers import Running, Setting
 
 __all__ = ["FusedPass"]
 
-_T = TypeVar("_T")
-
 _MOST_NETS = 65535
 """What a grid has in its second direction."""
+_FEATURES = 64
 _FEWEST_FOR_GROUPS = 8
 """Nets that are worth two groups."""
 
@@ -67,12 +65,20 @@ class FusedPass:
         )
 
     def forward(self) -> Tensor:
-        def begin(group: int) -> Tensor:
-            self._passes.append(self._pass_of(self._groups[group]))
-            return self._passes[group].forward()
+        if not self._setting.training:
+            return self._pass_of(self._groups[0]).use()
+        # Whatever both groups write to is of the stream they part from and come back to.
+        features = floats(self._pixels, len(self._weights[0]), self._pixels.shape[1], _FEATURES)
 
-        found = self._side_by_side(begin)
-        return found[0] if len(found) == 1 else torch.cat(found)
+        def begin(group: int) -> None:
+            nets = self._groups[group]
+            own = self._pass_of(nets)
+            own.train(features[nets])
+            if self._setting.keep:
+                self._passes.append(own)
+
+        self._side_by_side(begin)
+        return features
 
     def backward(self, features_gradient: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Gradients of weights (K, out, in, 3, 3), scales and shifts (K, out)."""
@@ -99,23 +105,28 @@ class FusedPass:
             [shift[nets] for shift in self._shifts],
         )
 
-    def _side_by_side(self, work: Callable[[int], _T]) -> list[_T]:
+    def _side_by_side(self, work: Callable[[int], None]) -> None:
         """The work of each group: of the first on the current stream, of the second on one beside it."""
         if len(self._groups) == 1 or not self._pixels.is_cuda:
-            return [work(group) for group in range(len(self._groups))]
-        here, beside = torch.cuda.current_stream(), _stream_beside(self._pixels.device)
+            for group in range(len(self._groups)):
+                work(group)
+            return
+        here = torch.cuda.current_stream()
+        beside = next(stream for stream in _streams_beside(self._pixels.device) if stream != here)
         # It begins after what was there before, not after the first group's.
         beside.wait_stream(here)
-        found = [work(0)]
-        with torch.cuda.stream(beside):
-            found.append(work(1))
-        here.wait_stream(beside)
-        return found
+        try:
+            work(0)
+            with torch.cuda.stream(beside):
+                work(1)
+        finally:
+            here.wait_stream(beside)
 
 
 @cache
-def _stream_beside(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+def _streams_beside(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """Two, of which at least one is not the current one: PyTorch has 32 and gives them out in turn."""
+    return tuple(torch.cuda.Stream(device) for _ in range(2))  # type: ignore[no-untyped-call, return-value]
 
 
 @dataclass(frozen=True)
@@ -156,13 +167,11 @@ class _GroupPass:
         )
         self._ahead = {place: ahead for place, (ahead, _) in zip(self._plain, packed)}
         self._back = {place: back for place, (_, back) in zip(self._plain, packed)}
-        self._normed: list[Normed] = []
+        self._normed: dict[int, Normed] = {}
         self._outputs: dict[int, Tensor] = {}
 
-    def forward(self) -> Tensor:
-        return self._train() if self._setting.training else self._use()
-
-    def _train(self) -> Tensor:
+    def train(self, features: Tensor) -> None:
+        """Write the features (K, N, 64) of a batch, and keep what the backward pass needs."""
         for place, layer in enumerate(self._setting.layers):
             if layer.stride == 2:
                 normed = self._strided.convolve(place, self._output(place - 1))
@@ -170,12 +179,13 @@ class _GroupPass:
                 y, partial = self._convolved(place)
                 pixels = layer.pixels(fused.images_of_block(layer.channels_out))
                 normed = finish_statistics(self._setting, place, y, partial, pixels)
-            self._normed.append(normed)
-        features = self._output(len(self._normed) - 1).mean((2, 3), dtype=torch.float32)
-        if not self._setting.keep:
-            self._normed.clear()
-            self._outputs.clear()
-        return features
+            self._normed[place] = normed
+            if not self._setting.keep:
+                # A layer reads that below it, and the input of the block before.
+                self._normed.pop(place - 1, None)
+                self._outputs.pop(place - 4, None)
+        last = self._output(len(self._setting.layers) - 1)
+        torch.mean(last, (2, 3), dtype=torch.float32, out=features)
 
     def _convolved(self, place: int) -> tuple[Tensor, Tensor]:
         """What a convolution by stride 1 gives, with its partial statistics."""
@@ -213,13 +223,13 @@ class _GroupPass:
         return normed.mean, normed.inverse, self._scales[place], self._shifts[place]
 
     def backward(self, features_gradient: Tensor, into: _Gradients) -> None:
-        last = len(self._normed) - 1
+        last = len(self._setting.layers) - 1
         dz, sums = self._strided.pooled_gradient(
             features_gradient, self._normed[last], self._outputs.pop(last), into.sums[last]
         )
         block_gradient = dz
         for place in reversed(range(len(self._setting.layers))):
-            layer, normed, below = self._setting.layers[place], self._normed.pop(), place - 1
+            layer, normed, below = self._setting.layers[place], self._normed.pop(place), place - 1
             if not layer.opens:
                 block_gradient = dz
             # What a block was given is read for the last time by its first layer.
@@ -229,7 +239,7 @@ class _GroupPass:
                 dy = self._strided.norm_gradient(place, normed, dz, sums)
                 into.weights[place].copy_(self._strided.weight_gradient(place, x, dy))
                 dz, sums = self._strided.input_gradient(
-                    place, dy, block_gradient, self._normed[-1], x, into.sums[below]
+                    place, dy, block_gradient, self._normed[below], x, into.sums[below]
                 )
                 continue
             found = fused.backward(
@@ -238,7 +248,7 @@ class _GroupPass:
                 self._scales[place],
                 sums,
                 x=x if place else self._pixels,
-                below=(self._normed[-1], self._scales[below], self._shifts[below]) if place else None,
+                below=(self._normed[below], self._scales[below], self._shifts[below]) if place else None,
                 shortcut=block_gradient if layer.opens else None,
                 weights=self._back[place],
                 gradient=into.weights[place],
@@ -247,7 +257,7 @@ class _GroupPass:
             if found is not None:
                 dz, sums = found, into.sums[below]
 
-    def _use(self) -> Tensor:
+    def use(self) -> Tensor:
         """Stage by stage, the images of each in shared memory."""
         running = [self._setting.running[place] for place in self._plain]
         norms = dict(

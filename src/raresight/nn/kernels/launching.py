@@ -12,10 +12,10 @@ from torch import Tensor
 
 from .compiling import compile_cuda, source_of
 
-__all__ = ["Kernel", "kernel"]
+__all__ = ["Kernel", "kernel", "most_shared"]
 
-_LARGEST_SHARED = 8
-"""The driver's number for the most shared memory a kernel may be given."""
+# The driver's numbers for the shared memory that a kernel is allowed, and that a device allows.
+_KERNELS_SHARED, _DEVICES_SHARED = 8, 97
 
 
 class Kernel:
@@ -28,10 +28,12 @@ class Kernel:
         _check(_driver().cuModuleLoadData(ctypes.byref(self._module), code))
         _check(_driver().cuModuleGetFunction(ctypes.byref(self._function), self._module, name.encode()))
         if shared:
-            _check(_driver().cuFuncSetAttribute(self._function, _LARGEST_SHARED, shared))
+            _check(_driver().cuFuncSetAttribute(self._function, _KERNELS_SHARED, shared))
 
     def __call__(self, grid: tuple[int, int, int], arguments: Sequence[Any]) -> None:
         """Launch on the current stream; tensors are given as pointers, None as a null pointer."""
+        if 0 in grid:
+            return
         values = [_as_argument(value) for value in arguments]
         places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
@@ -49,6 +51,14 @@ def kernel(device: int, name: str, threads: int, shared: int, defines: tuple[tup
     major, minor = torch.cuda.get_device_capability(device)
     code = compile_cuda(source_of(name), dict(defines), f"sm_{major}{minor}")
     return Kernel(code, name, threads, shared)
+
+
+def most_shared(device: int) -> int:
+    """Bytes of shared memory that a block of threads may have."""
+    found, handle = ctypes.c_int(), ctypes.c_int()
+    _check(_driver().cuDeviceGet(ctypes.byref(handle), device))
+    _check(_driver().cuDeviceGetAttribute(ctypes.byref(found), _DEVICES_SHARED, handle))
+    return found.value
 
 
 def _as_argument(value: Any) -> Any:

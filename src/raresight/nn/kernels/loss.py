@@ -6,14 +6,13 @@ imports Triton; `raresight.nn.kernels.has_triton` says whether that is possible.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from ..loss_parameters import Kind
+from . import device_of
 from .loss_passes import binary_pass, class_pass, rescale_pass
 
 Tensor = torch.Tensor
@@ -106,7 +105,7 @@ def rescale_(gradient: Tensor, factor: Tensor) -> Tensor:
     """gradient *= factor in place, for a factor on the device; free where it is 1. Returns the gradient."""
     block, loops, n = 1024, 8, gradient.numel()
     programs = -(-n // (block * loops))
-    with _device_of(gradient):
+    with device_of(gradient):
         rescale_pass[(programs,)](gradient, factor.contiguous(), n, BLOCK=block, LOOPS=loops, num_warps=4)
     return gradient
 
@@ -166,7 +165,7 @@ def _launch(
     rows = shape.replicas if group.replicas is None else group.replicas.shape[0]
     number, device_scale = (0.0, scale) if isinstance(scale, Tensor) else (scale, None)
     pointers = (weights, label_weights, group.table, group.replicas, gradient, results, shape.n)
-    with _device_of(scores):
+    with device_of(scores):
         if shape.classes > 1:
             class_pass[(programs, rows)](
                 scores, labels, *pointers, shape.inner, label_step, weight_step, weight_row, number,
@@ -204,9 +203,3 @@ def _steps(weights: Tensor | None) -> tuple[Tensor | None, int]:
     if all(step == 0 or length == 1 for step, length in zip(weights.stride(), weights.shape, strict=True)):
         return weights, 0
     return _laid_out(weights), 1
-
-
-def _device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
-    if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
-        return contextlib.nullcontext()
-    return torch.cuda.device(tensor.device)

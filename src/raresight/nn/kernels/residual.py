@@ -6,14 +6,13 @@ Images of 32 x 32 pixels in bfloat16 go through kernels in CUDA C++ that do a wh
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import fused, has_triton
+from . import device_of, fused, has_triton
 from .fused_pass import FusedPass
 from .triton_layers import Normed, TritonLayers
 from .trunk_layers import CHANNELS, Layer, Running, Setting, plan_layers
@@ -87,15 +86,10 @@ def trunk(
     # Inside an autograd function gradients always look wanted; here it can be seen whether they are.
     keep = training and torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
     setting = Setting(tuple(layers), tuple(running), training, keep, momentum, epsilon)
-    with _device_of(images):
+    with device_of(images):
         pixels = _channels_last(images, kind)
         features: Tensor = _Trunk.apply(pixels, setting, *parameters)  # type: ignore[no-untyped-call]
     return features
-
-
-def _device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Kernels are launched on the current device, which may be another one than the tensor's."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
 
 
 def _channels_last(images: Tensor, kind: torch.dtype) -> Tensor:
@@ -139,7 +133,7 @@ class _Trunk(torch.autograd.Function):
                 "scales or shifts of batch norm were changed in place between forward and backward pass"
             )
         runner, ctx.runner = ctx.runner, None
-        with _device_of(ctx.norms[0]):
+        with device_of(ctx.norms[0]):
             weights, scales, shifts = runner.backward(outputs[0].float().contiguous())
         return None, None, *weights, *scales, *shifts
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .trunk_layers import Setting
 
-__all__ = ["Normed", "TritonLayers", "add_partial_sums", "finish_statistics", "floats"]
+__all__ = ["Normed", "TritonLayers", "finish_statistics", "floats", "stride_of"]
 
 # Pixels a program does at a time, and its warps, by the channels it writes (a weight gradient: reads). The
 # fastest of those tried on an H200 with K = 16 and 128 images.
@@ -80,7 +80,7 @@ class TritonLayers:
         y = x.new_empty((self.replicas, self.images, *layer.out_size))
         partial = floats(x, self.replicas, blocks, 2, out)
         passes.convolve[(blocks, self.replicas)](
-            x, self._laid_out(place), y, partial, count, _stride(x),
+            x, self._laid_out(place), y, partial, count, stride_of(x),
             layer.height, layer.width, layer.channels_in, out, layer.stride, BM=size, num_warps=warps,
         )  # fmt: skip
         return finish_statistics(self._setting, place, y, partial, size)
@@ -110,7 +110,7 @@ class TritonLayers:
         shift = self._shifts[place] - running.mean.float() * scale
         out = x.new_empty((self.replicas, self.images, *layer.out_size))
         passes.convolve_normalised[(_blocks(count, size), self.replicas)](
-            x, self._laid_out(place), scale, shift, block_input, out, count, _stride(x),
+            x, self._laid_out(place), scale, shift, block_input, out, count, stride_of(x),
             layer.height, layer.width, layer.channels_in, channels, layer.stride,
             SHORTCUT=layer.shortcut, BM=size, num_warps=warps,
         )  # fmt: skip
@@ -135,7 +135,7 @@ class TritonLayers:
             features_gradient, out, last.y, last.mean, last.inverse, dz,
             partial, count, PLACES=count // self.images, C=channels, BM=size, num_warps=warps,
         )  # fmt: skip
-        return dz, add_partial_sums(partial, sums)
+        return dz, _add_partial_sums(partial, sums)
 
     def norm_gradient(self, place: int, normed: Normed, dz: Tensor, sums: Tensor) -> Tensor:
         """dy, from dz and its sums."""
@@ -162,7 +162,7 @@ class TritonLayers:
         chunks = _blocks(count, chunk)
         partial = floats(x, self.replicas, chunks, 9, layer.channels_in, out)
         passes.weight_gradient[(3, chunks, self.replicas)](
-            x, dy, partial, count, _stride(x), chunk,
+            x, dy, partial, count, stride_of(x), chunk,
             layer.height, layer.width, layer.channels_in, out, layer.stride, BM=size, num_warps=warps,
         )  # fmt: skip
         channels = self._weights[place].shape[2]
@@ -194,7 +194,7 @@ class TritonLayers:
             SHORTCUT=layer.stride if layer.opens else 0, FROM_OUTPUT=layer_below.shortcut > 0,
             BM=size, num_warps=warps,
         )  # fmt: skip
-        return dz, add_partial_sums(partial, sums)
+        return dz, _add_partial_sums(partial, sums)
 
     def _laid_out(self, place: int) -> Tensor:
         """The weights (K, out, in, 3, 3) as [K, 9, in, out], the stem's missing channels zero."""
@@ -224,7 +224,7 @@ def finish_statistics(setting: Setting, place: int, y: Tensor, partial: Tensor, 
     return Normed(y, mean, inverse)
 
 
-def add_partial_sums(partial: Tensor, sums: Tensor | None = None) -> Tensor:
+def _add_partial_sums(partial: Tensor, sums: Tensor | None = None) -> Tensor:
     """(K, blocks, 2, C) to (K, 2, C): gradients by the shift and by the scale of a batch norm."""
     from . import residual_passes as passes
 
@@ -245,6 +245,6 @@ def _blocks(count: int, size: int) -> int:
     return -(-count // size)
 
 
-def _stride(x: Tensor) -> int:
+def stride_of(x: Tensor) -> int:
     """Elements from one replica's input to the next; none where all have the same."""
     return x[0].numel() if len(x) > 1 else 0

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ...losses import ClassWeighted, Loss, effective_number_weights
 from ...nn import ImageRows, Recipe, Replicas
+from ...nn.batches import steps_of
 from ...nn.checkpoint import TrainingFolder, held_folder
 from ...nn.course import Course, underway
 from ...nn.kernels.residual import kernels_for
@@ -203,8 +204,11 @@ class _Run:
 
     def _kernels(self) -> str:
         """What trained the nets: kernels of our own or PyTorch's layers."""
+        if self._recipe.compiled:
+            return "layers"
         kind = torch.bfloat16 if self._recipe.precision == "bf16" else self._replicas.dtype
-        shape = (self._recipe.batch, *self._sets["test"].pixels.shape[1:])
+        _, batch = steps_of(sum(self._counts), self._recipe.batch)
+        shape = (batch, *self._sets["test"].pixels.shape[1:])
         return kernels_for(self._replicas.device, kind, shape, self._trials[0].width)
 
     def _judge(self) -> None:

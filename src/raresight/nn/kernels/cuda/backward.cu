@@ -5,8 +5,8 @@
 //     dz_below = dx where the relu below was active                        rounded to bf16
 //     dw[tap] = sum over pixels p of x[p + tap - 1]' dy[p]
 //
-// and of each block of images the sums of dz_below and of dz_below times the normed y below (`partial_sums`),
-// and dw (`partial_weights`). MIDDLE: x = relu((below - mean) inverse gamma + beta) is computed again; else it is
+// and of each block of images the sums of dz_below and of dz_below times the normed y below (`partial_sums`), both
+// before dz_below is rounded, and dw (`partial_weights`). MIDDLE: x = relu((below - mean) inverse gamma + beta) is computed again; else it is
 // read. INPUT: dx is asked for; WEIGHT: dw is. With 64 channels the two are two launches, and dw is cut in two
 // halves, since the registers hold no more.
 //
@@ -30,7 +30,7 @@ constexpr int SUMS_SPACE = InputShare::SHARERS * 2 * C;  // floats that the sums
 struct Arguments {
     const u16 *dz, *y;
     const float *mean, *inverse, *gamma, *sums;
-    const u16 *x, *below;  // x is not there if MIDDLE, below if there is no INPUT
+    const u16 *x, *below;  // x is not there if MIDDLE, below not for the first layer of all
     const float *below_mean, *below_inverse, *below_gamma, *below_beta;
     const u16* shortcut;
     const Pair* weights;
@@ -56,6 +56,7 @@ enum { FULL = 1, EMPTY = 3 };  // where the two sets of tiles are handed over
 constexpr int BATCH = 2, BATCHES = PARTS / BATCH, TENSORS = 2 + WEIGHT;
 constexpr int SPACE = BATCH * TENSORS * LOADERS;  // chunks that a batch takes
 constexpr int RING = DEPTH * SPACE;
+static_assert(DEPTH >= 2, "one batch is read while others are on their way");
 
 struct Loader {
     const Arguments& of;
@@ -238,6 +239,7 @@ __device__ __forceinline__ void input_gradient(
                 words[word] = rounded(out[0], out[1]);
             }
             store_matrices(staged_at + (STAGES - 1) * 512, words);
+            // The next is stored after the meeting in `prepare`, by which all lanes have read theirs.
             meet_in_warp();
             write_chunk(of.dz_below + place + (long long)image * (PIXELS * C) + (row - own.first_row) * (SIDE * C),
                         mine[(STAGES - 1) * 32]);

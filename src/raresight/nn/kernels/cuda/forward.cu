@@ -3,7 +3,8 @@
 //     x = relu((before - mean) inverse gamma + beta + shortcut)     NORMED; ADDED: with a shortcut
 //     y = convolution of x,  rounded to bf16
 //
-// and of each block of images the channels' means of y and sums of squared distances from them (`partial`).
+// and of each block of images the channels' means of y, before it is rounded, and sums of squared distances from
+// them (`partial`).
 // KEPT: x is also written. All activations are [K, images, SIDE, SIDE, C].
 
 struct Norm { float scale[C], shift[C]; };

@@ -105,5 +105,6 @@ __device__ __forceinline__ void leave_word_at(int place) {
 // The lanes of a warp see what the others have written to shared memory.
 __device__ __forceinline__ void meet_in_warp() { __syncwarp(); }
 
-#define SHARED_MEMORY(name) extern __shared__ Chunk name[]
+// At 128 bytes, since addresses within a pixel's channels are reckoned by exclusive or.
+#define SHARED_MEMORY(name) extern __shared__ __align__(128) Chunk name[]
 #define KERNEL(name, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) name
