@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -206,3 +207,38 @@ def test_only_the_manager_of_ended_workers_is_not_told(monkeypatch):
         thread.start()
         thread.join()
     assert told == [ValueError, KeyError]
+
+
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_a_folder_of_joblib_is_taken_off_the_list_once(monkeypatch, tmp_path, in_turns):
+    """By threads that come at the same moment; the first case shows what would happen otherwise."""
+    reducer = pytest.importorskip("joblib._memmapping_reducer", reason="another joblib")
+    monkeypatch.setattr(
+        reducer.TemporaryResourcesManager,
+        "_clean_temporary_resources",
+        reducer.TemporaryResourcesManager._clean_temporary_resources,
+    )
+    if in_turns:
+        workers._clean_in_turns.__wrapped__()
+    told, meeting = [], threading.Barrier(2)
+    monkeypatch.setattr(reducer.atexit, "register", lambda call: call)
+    monkeypatch.setattr(reducer.resource_tracker, "register", lambda *given: None)
+    monkeypatch.setattr(reducer.resource_tracker, "unregister", lambda name, kind: told.append(name))
+
+    def slowly(folder, allow_non_empty):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meeting.wait(timeout=1.0)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    monkeypatch.setattr(reducer, "delete_folder", slowly)
+    manager = reducer.TemporaryResourcesManager(str(tmp_path))
+    manager.register_new_context("run")
+    manager.set_current_context("run")
+    folder = manager.resolve_temp_folder_name()
+    Path(folder).mkdir(exist_ok=True)
+    threads = [threading.Thread(target=manager._clean_temporary_resources, args=("run",)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told == [folder] * (1 if in_turns else 2)

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,6 +93,7 @@ class Workers:
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
         parent = os.getpid()
+        _clean_in_turns()
         with joblib.parallel_config(
             backend="loky", inner_max_num_threads=1, initializer=_prepare, initargs=(parent,)
         ):
@@ -173,6 +175,28 @@ def _let_manager_end() -> None:
 
     told.is_for_the_manager = True  # type: ignore[attr-defined]
     threading.excepthook = told
+
+
+@cache
+def _clean_in_turns() -> None:
+    """Have joblib's threads remove its temporary folders one after the other.
+
+    After a Ctrl-C two of them do it at once, and each takes the folder off the list of a process that watches
+    them, which shows a traceback where it is not on it any more.
+    """
+    try:
+        from joblib._memmapping_reducer import TemporaryResourcesManager
+
+        clean = TemporaryResourcesManager._clean_temporary_resources
+    except (ImportError, AttributeError):  # another joblib: nothing is lost but the order
+        return
+    turn = threading.RLock()
+
+    def in_turn(*given: Any, **named: Any) -> Any:
+        with turn:
+            return clean(*given, **named)
+
+    TemporaryResourcesManager._clean_temporary_resources = in_turn
 
 
 @contextmanager
