@@ -87,12 +87,22 @@ def markdown(found: dict[str, Found]) -> str:
             lines += ["", f"### {report.title}, the paper's setting: {column.title}", ""]
             lines += _table(fixed, partial(_beside, report, column))
     for report in REPORTS:
-        chosen, column = found[report.experiment].of_role("final"), report.columns[0]
-        if chosen:
+        chosen = found[report.experiment].of_role("final")
+        for column in _short_columns(report) if chosen else ():
             when = "" if "epoch" in column.title else ", last epoch"
             lines += ["", f"### {report.title}, settings chosen on validation: {column.title}{when}", ""]
             lines += _table(chosen, partial(cell_text, column=column))
     return "\n".join(lines) + "\n"
+
+
+def _short_columns(report: Report) -> list[Column]:
+    """The first, and what it measures in the last epoch if it is of another."""
+    first = report.columns[0]
+    return [
+        column
+        for column in report.columns
+        if column == first or (column.metric == first.metric and column.when == "last")
+    ]
 
 
 def _printed_columns(report: Report) -> list[Column]:

@@ -11,7 +11,7 @@ from .claims import OURS
 from .experiments import DECAYS, PAPER_EPOCHS
 from .methods import REFERENCE
 from .report_text import settings_name
-from .results import Result
+from .results import WHEN, Result
 
 __all__ = ["draw_differences", "draw_epochs"]
 
@@ -19,8 +19,14 @@ __all__ = ["draw_differences", "draw_epochs"]
 _SMOOTHED = 9
 
 
-def draw_differences(results: Sequence[Result], metric: str, title: str, path: Path) -> list[Path]:
-    """Differences to CE+LA in the last epoch with intervals: a panel a cell, a colour a length and role."""
+def draw_differences(
+    results: Sequence[Result], metric: str, title: str, whens: tuple[str, str], path: Path
+) -> list[Path]:
+    """Differences to CE+LA with intervals: a panel a cell, a colour a length and role.
+
+    `whens` are the epochs, of `WHEN`, at the chosen settings and at the paper's.
+    """
+    at = dict(zip(("final", "paper"), whens, strict=True))
     cells = list(dict.fromkeys(result.cell for result in results))
     ordered = sorted(results, key=lambda one: (one.role, -one.epochs))
     labels = list(dict.fromkeys(map(_series, ordered)))
@@ -32,7 +38,7 @@ def draw_differences(results: Sequence[Result], metric: str, title: str, path: P
             series = labels.index(_series(result))
             shift = apart * (series - (len(labels) - 1) / 2)
             methods = [method for method in result.records if method != REFERENCE]
-            gaps = [result.difference(method, REFERENCE, metric, "last") for method in methods]
+            gaps = [result.difference(method, REFERENCE, metric, at[result.role]) for method in methods]
             means = [gap.mean * scale for gap in gaps]
             reach = [[(g.mean - g.low) * scale for g in gaps], [(g.high - g.mean) * scale for g in gaps]]
             ax.errorbar(
@@ -49,7 +55,7 @@ def draw_differences(results: Sequence[Result], metric: str, title: str, path: P
         ax.invert_yaxis()
         ax.set_title(str(cell))
         unit = "" if scale == 1 else ", points"
-        ax.set_xlabel(f"{title}, last epoch,\nminus that of {REFERENCE}{unit}")
+        ax.set_xlabel(f"{title}, {_when_words(*whens)},\nminus that of {REFERENCE}{unit}")
     _legend(figure, axes, "outside lower center")
     return save_figure(figure, path)
 
@@ -105,6 +111,10 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
         ax.set_ylabel(f"{metrics[metric]} on the test set{'' if scale == 1 else ', %'}")
     _legend(figure, axes, "outside right center")
     return save_figure(figure, path)
+
+
+def _when_words(chosen: str, paper: str) -> str:
+    return WHEN[chosen] if chosen == paper else f"{WHEN[chosen]}\n(paper's setting: {WHEN[paper]})"
 
 
 def _curves(result: Result) -> dict[str, list[Any]]:

@@ -60,6 +60,7 @@ class Report:
         drawn_title: Its name there.
         curves: Metrics, with their names, that are drawn over the epochs of trainings at full length.
         claims: What the paper says, judged by the results at the chosen settings and at the paper's.
+        drawn_when: The epochs of the figure, of `WHEN`, at the chosen settings and at the paper's.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Report:
     drawn_title: str
     curves: Mapping[str, str]
     claims: Callable[[Sequence[Result], Sequence[Result]], list[str]]
+    drawn_when: tuple[str, str] = ("last", "last")
 
 
 def brought_up_to_date(
@@ -148,7 +150,7 @@ def write_report(
         write_rows(out / f"{stem}.csv", number_rows(report, [*final, *paper])),
         page,
         judged,
-        *draw_differences([*final, *paper], report.drawn, report.drawn_title, out / stem),
+        *draw_differences([*final, *paper], report.drawn, report.drawn_title, report.drawn_when, out / stem),
         *draw_epochs([*final, *paper], report.curves, out / f"{stem}-epochs"),
     ]
 
