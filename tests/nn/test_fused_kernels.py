@@ -24,7 +24,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("runs in Triton's interpreter; on a GPU see tests/gpu", allow_module_level=True)
 
 from cuda_on_cpu import emulator
-from raresight.nn.kernels import compiling, fused, fused_pass, residual
+from raresight.nn.kernels import compiling, fused, fused_pass, residual, triton_layers
 from raresight.nn.kernels.triton_layers import Normed, TritonLayers
 from raresight.nn.nets import resnet_cifar
 
@@ -50,6 +50,9 @@ def _kernels_on_a_cpu(monkeypatch):
     monkeypatch.setattr(fused, "is_available", lambda device: True)
     monkeypatch.setattr(fused_pass, "TritonLayers", _WideLayers)
     monkeypatch.setattr(residual, "_precision", lambda x: BF16)
+    # The interpreter's time is that of its programs; their own sizes are tried in test_residual_kernels.
+    wide = {name: dict.fromkeys(CHANNELS, (1024, 4)) for name in triton_layers._TILES}
+    monkeypatch.setattr(triton_layers, "_TILES", wide)
 
 
 def _wide(value):
