@@ -148,8 +148,8 @@ def test_analyze_a_loss_of_ones_own(tmp_path):
         "def wavy(z, y):\n    m = (2 * y - 1) * z\n"
         "    return torch.nn.functional.softplus(-m) + 2 * torch.sin(m)\n"
         "def hinge(z, y):\n    return torch.relu(1 - (2 * y - 1) * z)\n"
-        "number = 3\n"
     )
+    (tmp_path / "light.py").write_text("number = 3\n")
     losses = ("mine:exponential", "mine:wavy", "mine:hinge")
     result = run("analyze", *losses, "--json", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -159,8 +159,8 @@ def test_analyze_a_loss_of_ones_own(tmp_path):
     assert "not monotone: l(1, z) rises at z = " in wavy["verdict"]
     assert "l(1, z) is flat from z = 1.0" in hinge["verdict"]
     for name, message in (
-        ("mine:nothing", "has no 'nothing'"),
-        ("mine:number", "neither a loss"),
+        ("light:nothing", "has no 'nothing'"),
+        ("light:number", "neither a loss"),
         ("none:x", "import"),
     ):
         failed = run("analyze", name, cwd=tmp_path)

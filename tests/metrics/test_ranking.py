@@ -35,21 +35,21 @@ def finite(scores):
 @pytest.mark.usefixtures("both_ways")
 class TestAgainstScikitLearn:
     @given(score_rows())
-    @settings(max_examples=500)
+    @settings(max_examples=250)
     def test_auc(self, rows):
         y, s, w = rows
         expected = roc_auc_score(y, finite(s), sample_weight=w)
         assert roc_auc(y, s, sample_weight=w) == pytest.approx(expected, abs=1e-12)
 
     @given(score_rows(), RATES)
-    @settings(max_examples=500)
+    @settings(max_examples=250)
     def test_partial_auc(self, rows, max_fpr):
         y, s, w = rows
         expected = roc_auc_score(y, finite(s), max_fpr=max_fpr, sample_weight=w)
         assert partial_auc(y, s, max_fpr, sample_weight=w) == pytest.approx(expected, abs=1e-12)
 
     @given(score_rows(), RATES)
-    @settings(max_examples=500)
+    @settings(max_examples=250)
     def test_recall_at_fpr(self, rows, fpr):
         y, s, w = rows
         false, true, _ = roc_curve(y, finite(s), sample_weight=w, drop_intermediate=False)
@@ -57,14 +57,14 @@ class TestAgainstScikitLearn:
         assert recall_at_fpr(y, s, fpr, sample_weight=w) == pytest.approx(best, abs=1e-12)
 
     @given(score_rows())
-    @settings(max_examples=300)
+    @settings(max_examples=200)
     def test_average_precision(self, rows):
         y, s, w = rows
         expected = average_precision_score(y, finite(s), sample_weight=w)
         assert average_precision(y, s, sample_weight=w) == pytest.approx(expected, abs=1e-12)
 
     @given(score_rows(), st.floats(0.01, 1.0))
-    @settings(max_examples=300)
+    @settings(max_examples=200)
     def test_precision_at_recall(self, rows, wanted):
         y, s, w = rows
         precision, recall, _ = precision_recall_curve(y, finite(s), sample_weight=w)
@@ -72,7 +72,7 @@ class TestAgainstScikitLearn:
         assert precision_at_recall(y, s, wanted, sample_weight=w) == pytest.approx(expected, abs=1e-12)
 
     @given(score_rows(), RATES, st.booleans())
-    @settings(max_examples=300)
+    @settings(max_examples=200)
     def test_roc_points(self, rows, max_fpr, drop):
         y, s, w = rows
         false, true, _ = roc_curve(y, finite(s), sample_weight=w, drop_intermediate=False)
@@ -106,7 +106,7 @@ def brute_force_recall(y, s, fpr, interpolate):
 
 
 @given(score_rows(max_rows=40), RATES, st.booleans())
-@settings(max_examples=500)
+@settings(max_examples=250)
 def test_recall_by_brute_force(rows, fpr, interpolate):
     y, s, _ = rows
     expected = brute_force_recall(np.asarray(y), s, fpr, interpolate)
