@@ -146,6 +146,33 @@ def test_the_counts_of_the_pages_are_those_of_the_signs():
     assert f"better than the best rival in one of {compared}, worse in {worse}." in deer
 
 
+def test_the_table_of_chosen_rates_at_full_length_is_of_the_numbers():
+    with (ROOT / "results" / "table2-cifar10.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if (row["epochs"], row["metric"]) == ("250", "roc_auc")]
+    found = {
+        (row["method"], row["rho"], row["when"]): row
+        for row in rows
+        if row["settings"] == "chosen on validation"
+    }
+
+    def cell(method, *which):
+        row = found[(method, *which)]
+        mean, gap, low, high = (100 * float(row[name]) for name in ("mean", "difference", "low", "high"))
+        if method == "CE+LA":
+            return f"{mean:.2f}"
+        shown = f"**{gap:+.2f}**" if low > 0 or high < 0 else f"{gap:+.2f}"
+        return f"{mean:.2f} ({shown} [{low:+.2f}, {high:+.2f}])"
+
+    images = (ROOT / "docs/results/images.md").read_text(encoding="utf-8")
+    methods = dict.fromkeys(method for method, *_ in found)
+    assert len(methods) == 9
+    for method in methods:
+        cells = [
+            cell(method, rho, when) for rho in ("0.01", "0.05") for when in ("validation", "test", "last")
+        ]
+        assert f"| {' | '.join([method, *cells])} |\n" in images
+
+
 def test_the_counts_of_c_are_those_of_the_table():
     """The paper's Figure 4: every C above 0 against C = 0, in the epoch best on the test set."""
     with (ROOT / "results" / "ablation-c-cifar10.csv").open(encoding="utf-8") as file:
