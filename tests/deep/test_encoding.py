@@ -14,7 +14,7 @@ from raresight.boosting import LightGBMClassifier
 from raresight.common.json_values import pack_values, unpack_values
 from raresight.deep import DeepClassifier
 from raresight.deep.encoding import TableEncoder, dense_table
-from raresight.deep.levels import MOST_LEVELS, Levels
+from raresight.deep.levels import MISSING, MOST_LEVELS, UNSEEN, Levels
 from raresight.deep.normal_scores import MOST_KNOTS, NormalScores
 
 
@@ -100,14 +100,15 @@ def test_gaps_are_the_mean_and_an_input():
     assert learn(whole).apply(np.array([[np.nan]])).tolist() == [[0]]  # training had none: no input for it
 
 
-def test_rare_levels_are_pooled_and_unknown_ones_are_nothing():
+def test_rare_levels_are_pooled_and_unknown_ones_are_as_the_mean():
     codes = np.concatenate([np.repeat(np.arange(MOST_LEVELS), 3), np.arange(MOST_LEVELS, MOST_LEVELS + 9)])
     levels = Levels.learn(tuple(range(MOST_LEVELS + 9)), codes, np.ones(len(codes)))
     assert levels.frequent == tuple(range(MOST_LEVELS))
-    inputs = levels.apply(np.array([4, MOST_LEVELS, MOST_LEVELS + 8, -1]))
-    assert inputs.shape == (4, MOST_LEVELS + 1)
+    inputs = levels.apply(np.array([4, MOST_LEVELS, MOST_LEVELS + 8, UNSEEN, MISSING]))
+    assert inputs.shape == (5, MOST_LEVELS + 1)
     assert inputs.argmax(1)[:3].tolist() == [4, MOST_LEVELS, MOST_LEVELS]
-    assert inputs.sum(1).tolist() == [1, 1, 1, 0]
+    assert inputs.sum(1) == pytest.approx([1, 1, 1, 1, 0])
+    assert inputs[3] == pytest.approx(levels.apply(codes).mean(0))
 
 
 def test_categories_of_frames():
@@ -124,7 +125,10 @@ def test_categories_of_frames():
     for place, shop in enumerate(shops):
         assert np.array_equal(inputs[:, 2 + place], frame.shop == shop)
     new = frame.assign(shop=pd.Categorical(["nowhere"] * 500), code=9)
-    assert not coder.apply(new)[:, 2:].any()
+    known = inputs[~frame.shop.isna().to_numpy()]
+    assert coder.apply(new)[0, 2:6] == pytest.approx(known[:, 2:6].mean(0))
+    assert coder.apply(new)[0, 7:] == pytest.approx(inputs[:, 7:].mean(0))
+    assert not coder.apply(new)[:, 6].any()
 
 
 def test_numbered_categories_are_the_same_in_frames_and_arrays():
@@ -132,7 +136,7 @@ def test_numbered_categories_are_the_same_in_frames_and_arrays():
     frame = pd.DataFrame({"code": pd.Categorical(values, categories=[3.0, 1.0, 2.0])})
     coder = learn(frame, [0])
     assert np.array_equal(coder.apply(values[:, None]), coder.apply(frame))
-    assert coder.apply(np.array([[7.0]])).tolist() == [[0, 0, 0, 0]]
+    assert coder.apply(np.array([[7.0]])).tolist() == [[0.5, 0.25, 0.25, 0]]
 
 
 def test_text_categories_need_a_frame():
@@ -171,11 +175,19 @@ def test_values_are_packed_as_they_are_or_not_at_all():
             pack_values(mixed, "values")
 
 
-def test_text_and_gaps_of_columns_that_held_nothing():
-    frame = pd.DataFrame({"x": np.arange(4.0), "kind": pd.Categorical([None] * 4, categories=["a"])})
+@pytest.mark.parametrize("value", [None, "b"])
+def test_columns_of_categories_that_held_nothing_or_one_value_have_no_input(value):
+    frame = pd.DataFrame({"x": np.arange(4.0), "kind": pd.Categorical([value] * 4, categories=["a", "b"])})
     coder = learn(frame, [1])
+    assert coder.origins.tolist() == [0]
     text = pd.DataFrame({"x": [0.0, 0.0], "kind": ["a", None]})
-    assert coder.apply(text)[:, 1].tolist() == [0, 1]
+    assert coder.apply(text).shape == (2, 1)
+
+
+def test_booleans_are_the_zeros_and_ones_of_training():
+    frame = pd.DataFrame({"kind": [0, 1, 1, 0, 1]})
+    coder = learn(frame, [0])
+    assert np.array_equal(coder.apply(frame.astype(bool)), coder.apply(frame))
 
 
 def test_written_and_read_again():

@@ -2,7 +2,7 @@
 
 A column of numbers becomes its normal scores (`raresight.deep.normal_scores`), a column of categories one
 input a frequent level (`raresight.deep.levels`). Where training rows lack a value of a column, one more input
-says so. A column that is constant in training has no input of its own.
+says so. A column that is constant in training, numbers or categories, has no input of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..common.json_values import VALUE_KINDS, kind_of_values, pack_values, unpack_values
 from ..common.tables import check_categories, is_frame, is_sparse
-from .levels import Levels
+from .levels import MISSING, UNSEEN, Levels
 from .normal_scores import NormalScores
 
 __all__ = ["TableEncoder", "categories_of", "codes_of", "dense_table", "numbers_of"]
@@ -65,8 +65,9 @@ class TableEncoder:
                 known = categories_of(table, i)
                 check_categories(list(known), _name(table, i), VALUE_KINDS, "DeepClassifier")
                 codes, missing = codes_of(table, i, known)
-                levels = Levels.learn(known, codes, weights) if len(known) else None
-                columns.append(_Column(None, levels, bool(missing.any())))
+                gaps = bool(missing.any()) and not missing.all()
+                levels = Levels.learn(known, codes, weights) if len(known) > 1 or gaps else None
+                columns.append(_Column(None, levels, gaps))
             else:
                 values = numbers_of(table, i)
                 missing = np.isnan(values)
@@ -123,6 +124,8 @@ class TableEncoder:
             last = place + column.n_inputs
             if column.levels is not None:
                 codes, missing = codes_of(table, i, column.levels.known)
+                if column.gaps:
+                    codes = np.where(missing, MISSING, codes)
                 inputs[:, place : place + column.levels.n_inputs] = column.levels.apply(codes)
             elif column.scale is not None:
                 values = numbers_of(table, i)
@@ -146,6 +149,7 @@ class TableEncoder:
                 else {
                     "known": pack_values(column.levels.known, f"the categories of column {i}"),
                     "frequent": list(column.levels.frequent),
+                    "shares": list(column.levels.shares),
                 },
             }
             for i, column in enumerate(self.columns)
@@ -173,7 +177,10 @@ class TableEncoder:
             levels = None
             if one["levels"] is not None:
                 known = tuple(unpack_values(one["levels"]["known"]).tolist())
-                levels = Levels(known, tuple(one["levels"]["frequent"]))
+                frequent = tuple(one["levels"]["frequent"])
+                # Models of before had zeros for what training did not see.
+                zeros = [0.0] * (len(frequent) + (len(frequent) < len(known)))
+                levels = Levels(known, frequent, tuple(one["levels"].get("shares", zeros)))
             columns.append(_Column(scale, levels, bool(one["gaps"])))
         return cls(tuple(columns))
 
@@ -228,13 +235,13 @@ def _missing(table: Any, i: int) -> NDArray[np.bool_]:
 
 
 def codes_of(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Positions in `known`, -1 for any other value; and which values are missing."""
+    """Positions in `known`, `UNSEEN` for any other value; and which values are missing."""
     if is_frame(table):
-        import pandas  # type: ignore[import-untyped]
-
-        plain = table.iloc[:, i].astype(object)
-        codes = pandas.Categorical(plain.where(plain.isin(known), None), categories=list(known)).codes
-        return codes.astype(np.int64), _missing(table, i)
+        places = {value: place for place, value in enumerate(known)}
+        values, missing = table.iloc[:, i].astype(object).to_numpy(), _missing(table, i)
+        # Python's own equality, by which True is the 1 that training saw; pandas tells them apart.
+        codes = [UNSEEN if gone else places.get(value, UNSEEN) for value, gone in zip(values, missing)]
+        return np.array(codes, dtype=np.int64), missing
     if any(isinstance(value, str) for value in known):
         raise ValueError(
             f"column {i} held text categories in training, which an array of numbers cannot have: "
@@ -243,7 +250,7 @@ def codes_of(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64
     values = np.asarray(table[:, i], dtype=np.float64)
     levels = np.asarray(known, dtype=np.float64)
     if not len(levels):
-        return np.full(len(values), -1), np.isnan(values)
+        return np.full(len(values), UNSEEN), np.isnan(values)
     order = np.argsort(levels)  # those of a DataFrame come in an order of their own
     codes = order[np.searchsorted(levels, values, sorter=order).clip(0, len(levels) - 1)]
-    return np.where(levels[codes] == values, codes, -1), np.isnan(values)
+    return np.where(levels[codes] == values, codes, UNSEEN), np.isnan(values)

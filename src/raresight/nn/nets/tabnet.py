@@ -18,6 +18,9 @@ from .layers import BatchNorm, GhostBatchNorm, Linear, ReplicaNet, whole_number
 
 __all__ = ["TabNet", "TabNetDetails", "sparsemax"]
 
+_FARTHEST = 5.0
+"""Deviations from the mean of an input beyond which all values are alike."""
+
 
 class TabNetDetails(NamedTuple):
     """The scores of a batch and how the net came to them.
@@ -42,7 +45,7 @@ class TabNet(ReplicaNet):
     Every step i chooses features by a mask M_i = sparsemax(P_i h(a)) from the attention a of the step before,
     with P_i = prod (gamma - M_j) over the steps j before it, so that features already used count less. Gated
     layers turn M_i x into a decision and the next attention; the first `shared` of them have the same weights
-    in all steps (their batch norms have not).
+    in all steps (their batch norms have not). Normed inputs are cut at 5 deviations, which the paper's are not.
 
     Args:
         features: Numbers in a row.
@@ -144,7 +147,9 @@ class TabNet(ReplicaNet):
     def _run(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Mask (K, N, features) and decision (K, N, decision_width) of each step."""
         x = self._checked_input(x, (self.features,))
-        x = self.input_norm(x.expand(self.replicas, *x.shape[-2:]))
+        # A column that is nearly constant in training has a deviation near zero: a value that is usual later
+        # would be a thousand of them.
+        x = self.input_norm(x.expand(self.replicas, *x.shape[-2:])).clamp(-_FARTHEST, _FARTHEST)
         widths = (self.decision_width, self.attention_width)
         _, attention = self.transformers[0](x, self.shared_layers).split(widths, -1)
         allowance = torch.ones_like(x)
