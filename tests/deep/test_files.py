@@ -6,6 +6,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.special import expit
@@ -311,4 +312,40 @@ def test_parameters_that_json_does_not_have(saved, tmp_path):
     assert loaded.random_state is None
     np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
     with pytest.raises(ValueError, match=r"random_state=.* cannot be written as JSON"):
-        model.set_params(random_state={1, 2}).save(tmp_path / "other")
+        model.set_params(random_state=object()).save(tmp_path / "other")
+
+
+def test_numbers_of_numpy_within_parameters_are_saved(tmp_path):
+    X, y = ring_table(200)
+    X[:, 1] = X[:, 1] > 0
+    options = {"hidden": np.array([4, 4]), "batch_norm": np.False_}
+    model = DeepClassifier(
+        net="mlp", net_options=options, max_epochs=1, categorical_features=list(np.flatnonzero([0, 1]))
+    )
+    model.fit(X, y).save(tmp_path / "model")
+    loaded = DeepClassifier.load(tmp_path / "model")
+    assert loaded.categorical_features == [1]
+    assert loaded.net_options == {"hidden": [4, 4], "batch_norm": False}
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+
+
+def test_a_model_that_cannot_be_saved_leaves_the_one_of_before(tmp_path):
+    X, y = ring_table(200)
+    model = DeepClassifier(net="mlp", width=4, max_epochs=1).fit(X, y)
+    model.save(tmp_path / "model")
+    other = DeepClassifier(net="mlp", width=4, max_epochs=1, random_state=1).fit(X, y)
+    other.score_scale_ = float("inf")
+    with pytest.raises(ValueError, match="JSON"):
+        other.save(tmp_path / "model")
+    loaded = DeepClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+
+
+def test_models_of_before_have_zeros_for_categories_they_did_not_see(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(200.0), "c": pd.Categorical(["x", "y"] * 100)})
+    model = DeepClassifier(net="mlp", width=4, max_epochs=1).fit(frame, np.arange(200) % 4 == 0)
+    described = model._encoder.describe()
+    del described[1]["levels"]["shares"]
+    coder = type(model._encoder).restore(described, model._encoder.arrays())
+    assert not coder.apply(frame.assign(c="new"))[:, 1:].any()
+    assert model._encoder.apply(frame.assign(c="new"))[0, 1:].tolist() == [0.5, 0.5]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import KeysView, ValuesView
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,7 @@ def pack_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     for name, value in parameters.items():
         if isinstance(value, (np.random.RandomState, np.random.Generator)):
             value = None
-        if isinstance(value, (np.generic, np.ndarray)):
-            value = value.tolist()
+        value = _plain(value)
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError):
@@ -84,3 +84,12 @@ def pack_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
             ) from None
         packed[name] = value
     return packed
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays, columns of pandas, sets and views as Python's, however deep they lie."""
+    if isinstance(value, dict):
+        return {_plain(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset, KeysView, ValuesView)):
+        return [_plain(part) for part in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -108,5 +108,5 @@ def _missing(labels: Array) -> Array:
     if labels.dtype.kind == "f":
         return np.isnan(labels)
     if labels.dtype.kind == "O":
-        return np.array([v is None or v != v or str(v) == "<NA>" for v in labels], dtype=bool)
+        return np.array([v is None or str(v) == "<NA>" or v != v for v in labels], dtype=bool)
     return np.zeros(labels.shape, dtype=bool)

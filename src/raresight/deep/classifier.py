@@ -58,7 +58,7 @@ Array = NDArray[Any]
 # The share of the epochs with the full learning rate where the last one is kept as it is.
 _FULL_RATE = 0.8
 # Rows that are coded and scored at a time.
-_BLOCK = 1 << 16
+_BLOCK, _BLOCK_NUMBERS = 1 << 16, 1 << 24
 
 
 class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -87,7 +87,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: Share of hidden numbers that tabm drops in training; None is 0.1.
         net_options: Further options of the net by name, such as `{"embedding": "periodic"}` for tabm,
             `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM; none that is given above as well.
-        n_seeds: Nets with different first weights and batches, whose probabilities are averaged.
+        n_seeds: Nets with different first weights and batches, whose probabilities (of several classes: logits) are averaged.
         max_epochs: Passes over the training rows, at most; None is 100 where the number is chosen by rows
             that training does not see, and else 5 for mlp and 10 for tabm and tabnet.
         batch_size: Rows a step; `"auto"` is a 200th of the rows, but at least 128 and at most 4096.
@@ -503,13 +503,14 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = read_table(self, X, reset=False, categorical=self._encoder.categorical)
         self._encoder.warn_of_unseen(table)
         device = device_for(self.device)
-        blocks = range(0, table.shape[0], _BLOCK)
+        # Of wide tables fewer rows at once: a block is dense.
+        rows = max(1, min(_BLOCK, _BLOCK_NUMBERS // max(1, table.shape[1])))
         with torch_threads(self.n_jobs):
             found = [
                 self.nets_.scores(
-                    self._encoder.apply(dense_table(rows_at(table, slice(i, i + _BLOCK)))), device
+                    self._encoder.apply(dense_table(rows_at(table, slice(i, i + rows)))), device
                 )
-                for i in blocks
+                for i in range(0, table.shape[0], rows)
             ]
         return at_level(np.concatenate(found), self.score_shift_, self.score_scale_)
 

@@ -75,11 +75,12 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
     place = Path(folder)
     if place.is_file():
         raise NotADirectoryError(f"a model is saved as a folder, but {folder} is a file")
+    # As it will be read: tuples are lists then, and the digest is of the same values. Before anything is
+    # written, since a model that cannot be must not take the place of one that was.
+    described = json.loads(json.dumps(described, allow_nan=False))
     place.mkdir(parents=True, exist_ok=True)
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     write_tensors(place / WEIGHTS_FILE, tensors, metadata={"format": FORMAT})
-    # As it will be read: tuples are lists then, and the digest is of the same values.
-    described = json.loads(json.dumps(described, allow_nan=False))
     described["sha256"] = _sha256(place / WEIGHTS_FILE)
     described["description_sha256"] = digest_of(described)
     write_json(place / DESCRIPTION_FILE, described)
