@@ -22,7 +22,7 @@ from raresight.paper.deep.metrics import BINARY_METRICS
 from raresight.paper.deep.printed import BRIER, MINORITY, TABLE2, TABLE4
 from raresight.paper.deep.report_text import claim_verdict, draws_words, epochs_words
 from raresight.paper.deep.results import Result, chosen_settings, find_results, missing_lines
-from raresight.paper.deep.settings import SIZES, Setup
+from raresight.paper.deep.settings import SIZES, Setup, Size
 from tiny_cifar import write_tiny_cifar10
 
 SHORT = Setup()
@@ -617,6 +617,58 @@ finally:
     *paths, has_torch = run.stdout.split()
     assert (len(paths), has_torch) == (5, "False")
 
+
+# ---- sizes of one length, and scores that were never finite ---------------------------------------
+
+
+def test_the_size_asked_for_is_shown_before_another_of_its_length(tmp_path):
+    mine = replace(SHORT, size=Size("1,14", 1, 14))
+    write_journal(tmp_path, "table2")
+    write_journal(tmp_path, "table2", mine, base=0.8)
+    assert {row["size"] for row in rows_of(reproduce("table2", tmp_path)[0])} == {"short"}
+    rows = rows_of(reproduce("table2", tmp_path, size="1,14")[0])
+    assert {row["size"] for row in rows} == {"1,14"}
+
+
+def test_sizes_that_are_stretched_to_one_length_are_one_result(tmp_path):
+    """Deer among horses is trained half as long again, and never longer than the paper."""
+    write_journal(tmp_path, "deer-horse", replace(SHORT, size=SIZES["full"]))
+    rows = rows_of(reproduce("minority", tmp_path, size="50,200")[0])
+    which = ("settings", "rho", "epochs", "method", "metric", "when")
+    assert len({tuple(row[name] for name in which) for row in rows}) == len(rows)
+
+
+def test_what_a_size_lacks_is_listed_once(tmp_path):
+    write_journal(tmp_path, "table2", leave_out=lambda trial: trial.rho == 0.1 and trial.seed == 2)
+    reproduce("table2", tmp_path, tell=(told := []).append, size="7,14")
+    assert len(told) == len(set(told)) > 0
+
+
+@pytest.mark.parametrize("method", ["TBL", "CE+LA", "CE"])
+def test_a_method_whose_scores_were_never_finite_has_no_say(tmp_path, method):
+    finished = write_journal(tmp_path, "table2", replace(SHORT, size=SIZES["full"]))
+    journal = journal_path(tmp_path / "deep", "table2", "cifar10")
+    journal.unlink()
+    for one in finished.values():
+        if (
+            one["trial"]["method"] == method
+            and one["trial"]["rho"] == 0.01
+            and one["trial"]["role"] != "search"
+        ):
+            one["curve"] = {
+                name: [None] * len(values) if name.startswith(("test_", "validation_")) else values
+                for name, values in one["curve"].items()
+            }
+    add_records(journal, list(finished.values()))
+    text = reproduce("table2", tmp_path)[1].read_text(encoding="utf-8")
+    assert "nan" not in text
+    if method != "CE":
+        assert f"{OWN[method]}'s gain in AUC, last epoch, over CE+LA grows as rho falls" in text
+        assert "not all have finite scores: cannot be told." in text
+    assert "rho 0.01, 250 epochs); against the best rival, VS" in text
+
+
+OWN = {"TBL": "TBL", "CE+LA": "TBL+LA"}
 
 # ---- all experiments in short ------------------------------------------------------------------
 

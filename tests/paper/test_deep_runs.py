@@ -320,7 +320,7 @@ def test_the_command_needs_data_and_tells_when_time_is_out(data, tmp_path, capsy
     assert "table2: 0 trained in" in capsys.readouterr().err
 
 
-def test_training_needs_torch_and_numpy_alone(data, tmp_path):
+def test_training_needs_torch_numpy_and_safetensors_alone(data, tmp_path):
     script = f"""
 import sys
 for name in ("scipy", "sklearn", "matplotlib", "typer", "rich", "pandas", "joblib", "threadpoolctl"):
@@ -335,3 +335,33 @@ print(len(records), records[0]["curve"]["epoch"])
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == "3 [1]"
+
+
+def test_what_is_missing_is_said_before_anything_is_trained(data, tmp_path, monkeypatch, capsys):
+    arguments = ["--experiment", "table2", "--size", "1,2", "--depth", "8", "--width", "2", "--part-of-set"]
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    assert main([*arguments, "--data", str(data), "--out", str(tmp_path)]) == 2
+    assert "need safetensors: pip install 'raresight[torch]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", ["", "[{}]", '{"a": 1}', "[3]"])
+def test_a_folder_under_way_that_cannot_be_read_is_named(data, tmp_path, capsys, content):
+    folder = tmp_path / "unfinished" / "some"
+    folder.mkdir(parents=True)
+    (folder / "trials.json").write_text(content)
+    arguments = ["--experiment", "table2", "--size", "1,2", "--depth", "8", "--width", "2", "--part-of-set"]
+    assert main([*arguments, "--data", str(data), "--out", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert f"{folder / 'trials.json'} does not say which nets were under way" in told
+    assert f"remove {folder}, and they are trained anew" in told
+
+
+def test_ctrl_c_is_one_line(data, tmp_path, monkeypatch, capsys):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "run_experiment", interrupted)
+    assert main(["--experiment", "table2", "--data", str(data), "--out", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "interrupted: what was finished is kept, and the same command goes on\n"

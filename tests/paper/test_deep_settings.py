@@ -27,7 +27,7 @@ from raresight.paper.deep.experiments import (
 from raresight.paper.deep.journal import add_records, journal_path, read_records
 from raresight.paper.deep.methods import METHODS, build_loss, candidates, is_cosine, paper_parameters
 from raresight.paper.deep.plan import FUSED, LAYERED, LAYERED_FLOAT32, plan, stack_seconds
-from raresight.paper.deep.settings import DATASETS, SIZES, Setup, Trial, folder_name, size_of
+from raresight.paper.deep.settings import DATASETS, SIZES, Setup, Size, Trial, folder_name, size_of
 
 ROOT = Path(__file__).parents[2]
 SETUP = Setup()
@@ -259,3 +259,15 @@ def test_the_plan_is_printed(capsys, tmp_path):
     assert main(["--experiment", "table4", "ablation-c", "--plan", "--role", "paper", "ablation"]) == 0
     lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()[2:-1]]
     assert lines == [["table4", "paper"], ["ablation-c", "ablation"]]
+
+
+def test_a_plan_counts_what_is_trained_and_not_what_is_alike():
+    """Finals of another search are no finals of this one."""
+    experiment, finished = EXPERIMENTS["table2"], {}
+    for cell in experiment.cells:
+        for _ in range(2):
+            for trials in cell_trials(experiment, cell, Setup(), finished).values():
+                finished |= {trial.key: known_record(trial, 0.7) for trial in trials}
+    assert [line.left for line in plan("table2", Setup(), finished=finished)] == [0, 0, 0]
+    other = Setup(size=Size("1,14", 1, 14))
+    assert [line.left for line in plan("table2", other, finished=finished)] == [270, 162, 0]

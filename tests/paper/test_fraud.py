@@ -23,6 +23,7 @@ from raresight.paper.fraud_measures import METRICS, summarised
 from raresight.paper.fraud_methods import METHODS, SETTINGS, booster, prior_shift, run_method, undersampled
 from raresight.paper.fraud_report import read_results, write_table
 from raresight.paper.fraud_splits import splits
+from raresight.paper.output import write_rows
 from tiny_fraud import write_tiny_fraud
 
 
@@ -316,3 +317,32 @@ def test_command_tells_how_far_it_is(table, tmp_path):
     assert run.returncode == 0, run.stderr
     assert "10 of 10: linear, undersampling, time 0.0" in run.stderr
     assert str(tmp_path / "fraud.csv") in run.stdout.replace("\n", "")
+
+
+@pytest.mark.parametrize("cut", [1, 30, 400])
+def test_a_torn_file_of_results_is_refused(tmp_path, cut):
+    """Its rows are the only copy of what was fitted: what is left of them must not pass for all."""
+    whole = (Path(__file__).parents[2] / "results" / "fraud_splits.csv").read_bytes()
+    (tmp_path / "splits.csv").write_bytes(whole[:-cut])
+    with pytest.raises(ValueError, match=r"splits.csv is torn, its last rows are missing"):
+        read_results(tmp_path / "splits.csv")
+
+
+def test_a_file_that_cannot_be_written_leaves_the_one_of_before(tmp_path):
+    write_rows(tmp_path / "some.csv", [{"a": 1}])
+    script = f"""
+import resource
+from pathlib import Path
+from raresight.paper.output import write_rows
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+import signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+try:
+    write_rows(Path({str(tmp_path / "some.csv")!r}), [{{"a": i}} for i in range(100_000)])
+except OSError as error:
+    print(error.filename)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.stdout.strip() == str(tmp_path / "some.csv"), run.stderr
+    assert (tmp_path / "some.csv").read_text() == "a\n1\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["some.csv"]

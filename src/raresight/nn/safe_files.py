@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["UNFINISHED", "read_tensors", "tensor_metadata", "write_json", "write_tensors"]
+__all__ = ["UNFINISHED", "need_safetensors", "read_tensors", "tensor_metadata", "write_json", "write_tensors"]
 
 # How the name of a file ends while it is being written.
 UNFINISHED = ".unfinished"
@@ -25,11 +25,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mappin
     # safetensors makes files that nobody else may read: they get the rights that any new file has here.
     unfinished.write_bytes(b"")
     rights = unfinished.stat().st_mode
-    save_file(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
-        str(unfinished),
-        dict(metadata),
-    )
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(content, str(unfinished), dict(metadata))
+    except Exception as error:
+        # Its own kind of error, as for a full disk, is known to nobody who waits for an OSError.
+        raise OSError(f"{path} could not be written: {error}") from None
     unfinished.chmod(rights)
     _put_in_place(unfinished, path)
 
@@ -77,6 +78,11 @@ def _put_in_place(unfinished: Path, path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def need_safetensors() -> None:
+    """An error, which names the extra to install, where weights cannot be written."""
+    _safetensors("torch")
 
 
 def _need(path: Path) -> None:

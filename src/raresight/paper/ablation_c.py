@@ -17,7 +17,7 @@ from .deep.report import brought_up_to_date, nothing_complete, refuse_seed
 from .deep.report_text import claim_verdict, epochs_words, length_words, number
 from .deep.results import WHEN, Result, begun_lines, find_results, missing_lines, value_at
 from .deep.settings import SIZES, Setup, Trial, size_of
-from .output import COLOURS, figure_with_axes, save_figure, write_rows
+from .output import COLOURS, figure_with_axes, save_figure, write_rows, write_whole
 
 __all__ = ["run"]
 
@@ -71,7 +71,7 @@ def run(
     lengths = [(result, _curves(result)) for result in found]
     stem = f"ablation-c-{dataset}"
     page = out / f"{stem}.md"
-    page.write_text("\n".join(markdown(result, curves) for result, curves in lengths), encoding="utf-8")
+    write_whole(page, "\n".join(markdown(result, curves) for result, curves in lengths))
     # The figure is of the longest that is whole; one that is longer has another beside it.
     drawn = [(whole[0], out / stem)] if whole else []
     drawn += [(one, out / f"{stem}-{one.epochs}-epochs") for one in begun if one.epochs >= found[0].epochs]

@@ -9,6 +9,8 @@ __all__ = ["UNFINISHED", "UnfinishedError", "exit_code", "tell"]
 
 UNFINISHED = 3
 """The exit code where time ran out before the end."""
+INTERRUPTED = 130
+"""The exit code after a Ctrl-C, as shells have it."""
 
 
 class UnfinishedError(ValueError):
@@ -29,6 +31,9 @@ def exit_code(work: Callable[[], int]) -> int:
     """
     try:
         return work()
+    except KeyboardInterrupt:
+        tell("interrupted: what was finished is kept, and the same command goes on")
+        return INTERRUPTED
     except (ValueError, ImportError, OSError) as error:
         tell(f"error: {' '.join(str(error).split()) or type(error).__name__}")
         return 2

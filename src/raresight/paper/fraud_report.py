@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from .fraud_about import About
 from .fraud_measures import FPR, LEVEL, METRICS, REFERENCE, Record
 from .fraud_methods import ALL_FAMILIES, DEEP_FAMILIES, MAX_FPR, METHODS
 from .fraud_splits import FOLDS
-from .output import COLOURS, figure_with_axes, save_figure
+from .output import COLOURS, figure_with_axes, save_figure, write_whole
 
 __all__ = [
     "TITLES",
@@ -48,8 +49,14 @@ def read_results(path: Path, unsaid: Record | None = None) -> list[Record]:
     """
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [{name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
+    text = path.read_text(encoding="utf-8")
+    found = list(csv.DictReader(io.StringIO(text)))
+    if not text.endswith("\n") or any(None in row or None in row.values() for row in found):
+        raise ValueError(
+            f"{path} is torn, its last rows are missing: put back an earlier copy, or move it away and run "
+            "all families again"
+        )
+    rows = [{name: _value(name, value) for name, value in row.items()} for row in found]
     before = {**_BEFORE, **(unsaid or {})}
     return [row | {name: value for name, value in before.items() if name not in row} for row in rows]
 
@@ -108,7 +115,7 @@ def write_table(path: Path, summary: Sequence[Record], about: About) -> Path:
             for method in dict.fromkeys(row["method"] for row in rows):
                 cells = [_cell(row) for row in rows if row["method"] == method]
                 lines.append(f"| {method} | " + " | ".join(cells) + " |")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(path, "\n".join(lines) + "\n")
     return path
 
 

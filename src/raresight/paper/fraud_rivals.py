@@ -8,6 +8,7 @@ from pathlib import Path
 from .fraud_measures import LEVEL, Record, mean_difference, quantile
 from .fraud_printed import FRAUD_TABLES, printed_gain
 from .fraud_report import TITLES, interval_text, luck_words, split_title
+from .output import write_whole
 
 __all__ = ["rival_rows", "write_rivals"]
 
@@ -60,7 +61,7 @@ def write_rivals(path: Path, rows: Sequence[Record]) -> Path:
             cells = [_printed(metric, table, rival) for table in FRAUD_TABLES]
             cells += [interval_text(own[column]) if column in own else "" for column in columns]
             lines.append(f"| {rival} | " + " | ".join(cells) + " |")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(path, "\n".join(lines) + "\n")
     return path
 
 

@@ -18,6 +18,7 @@ from .deep.report import Report, refuse_seed
 from .deep.report_text import Column, apart_words, cell_text, length_words, number
 from .deep.results import Result, begun_lines, find_results
 from .deep.settings import SIZES, Setup
+from .output import write_whole
 
 __all__ = ["run"]
 
@@ -65,8 +66,7 @@ def run(
             f"raresight paper table2 --dataset {dataset} --data FOLDER, and the like"
         )
     page = out / f"overview-{dataset}.md"
-    page.write_text(markdown(found), encoding="utf-8")
-    return [page]
+    return [write_whole(page, markdown(found))]
 
 
 def _found(experiment: Experiment, setup: Setup, finished: dict[str, Record]) -> Found:

@@ -1,4 +1,4 @@
-"""Train the nets of the paper's experiments: numpy and torch suffice.
+"""Train the nets of the paper's experiments: numpy, torch and safetensors suffice.
 
 python -m raresight.paper.deep --experiment table2 --data cifar-10-batches-bin --out results/deep --minutes 10
 """

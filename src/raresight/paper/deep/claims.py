@@ -31,6 +31,8 @@ _NAMES = {"final": "chosen settings", "paper": "paper's setting"}
 def best_of(result: Result, metric: str, when: str, among: Sequence[str]) -> str:
     """The method with the best mean."""
     rivals = [method for method in result.records if method in among]
+    # One whose scores were never finite is no rival, unless all are so.
+    rivals = [rival for rival in rivals if result.mean(rival, metric, when).count] or rivals
     best = rivals[0]
     for rival in rivals[1:]:
         if is_better(metric, result.mean(rival, metric, when).mean, result.mean(best, metric, when).mean):
@@ -91,6 +93,12 @@ def _gain_lines(rare: Result, common: Result, metric: str, title: str, when: str
     lines = []
     for own in OURS:
         ends = [result.difference(own, REFERENCE, metric, when) for result in (rare, common)]
+        if not all(end.count for end in ends):
+            lines.append(
+                f"{own}'s gain in {title} over {REFERENCE} grows as rho falls ({_NAMES[rare.role]}, "
+                f"{rare.cell.title}, {rare.epochs} epochs): not all have finite scores: cannot be told."
+            )
+            continue
         change, error = ends[0].mean - ends[1].mean, math.hypot(ends[0].error, ends[1].error)
         half = _quantile(ends) * error
         verdict = "cannot be told"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
             if whole is None:
                 continue
             columns = zip(*(curve[f"test_{metric}"] for curve in whole), strict=True)
-            means = _smoothed([scale * sum(values) / len(values) for values in columns])
+            means = _smoothed([scale * _mean_of_known(values) for values in columns])
             ax.plot(
                 whole[0]["epoch"],
                 means,
@@ -95,8 +96,8 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
                 linewidth=1.8 if method in OURS else 1.0,
                 label=method,
             )
-            drawn += means
-            later += means[len(means) // 25 :]
+            drawn += filter(math.isfinite, means)
+            later += filter(math.isfinite, means[len(means) // 25 :])
         # The first epochs, where far off, would press all that follows into one line.
         extent = max(later) - min(later)
         shown = drawn if max(drawn) - min(drawn) < 1.5 * extent else later
@@ -111,6 +112,12 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
         ax.set_ylabel(f"{metrics[metric]} on the test set{'' if scale == 1 else ', %'}")
     _legend(figure, axes, "outside right center")
     return save_figure(figure, path)
+
+
+def _mean_of_known(values: Sequence[float | None]) -> float:
+    """Of the nets whose scores were finite in that epoch."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else math.nan
 
 
 def _when_words(chosen: str, paper: str) -> str:

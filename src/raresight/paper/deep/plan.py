@@ -6,7 +6,6 @@ Other depths than ResNet-32 and other sizes of images are reckoned in proportion
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from .experiments import (
     Cell,
     Experiment,
     ablation_trials,
+    cell_trials,
     check_rhos,
     final_trials,
     paper_trials,
@@ -97,8 +97,8 @@ def plan(
 ) -> list[PlanLine]:
     """The trainings of an experiment by role; of these imbalances and roles alone if they are given.
 
-    Those in `finished` are not left. Which they are is not compared, only how many of a stack's kind there
-    are: what a search will choose is not known before it.
+    Those in `finished` are not left. Before a search is complete, what it will choose is not known, and all
+    of its final trainings are left.
 
     Example:
         >>> [(line.role, line.trainings) for line in plan("table4", Setup())]
@@ -113,22 +113,26 @@ def plan(
     cells = [cell for cell in experiment.cells if rhos is None or cell.rho in rhos]
     if not cells:
         return []
-    done = Counter(Trial.from_dict(record["trial"]).together for record in (finished or {}).values())
+    done = finished or {}
+    known = [cell_trials(experiment, cell, setup, done) for cell in cells]
     lines = []
     for role in ("ablation",) if name == "ablation-c" else ("search", "final", "paper"):
         if role not in roles:
             continue
-        trials = [trial for cell in cells for trial in _of_role(experiment, cell, setup, role)]
-        groups: dict[Any, list[Trial]] = {}
+        trials = [
+            trial
+            for cell, found in zip(cells, known)
+            for trial in found.get(role) or _of_role(experiment, cell, setup, role)
+        ]
+        left: dict[Any, list[Trial]] = {}
         for trial in trials:
-            groups.setdefault(trial.together, []).append(trial)
-        left = {key: max(0, len(group) - done[key]) for key, group in groups.items()}
+            if trial.key not in done:
+                left.setdefault(trial.together, []).append(trial)
         seconds = sum(
-            stack_seconds(group[:size])
-            for key, group in groups.items()
-            for size in stack_sizes(left[key], stack)
+            stack_seconds(group[:size]) for group in left.values() for size in stack_sizes(len(group), stack)
         )
-        lines.append(PlanLine(name, role, len(trials), sum(left.values()), trials[0].epochs, seconds / 60))
+        count = sum(map(len, left.values()))
+        lines.append(PlanLine(name, role, len(trials), count, trials[0].epochs, seconds / 60))
     return lines
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..command import UnfinishedError
-from ..output import write_rows
+from ..output import write_rows, write_whole
 from .digest import digest
 from .estimates import LEVEL
 from .experiments import EXPERIMENTS, Experiment, check_rhos
@@ -144,8 +144,8 @@ def write_report(
     stem = f"{report.name}-{dataset}"
     text = markdown(report, final, paper, finished, missing)
     page, judged = out / f"{stem}.md", out / f"{experiment.name}-{dataset}-verdicts.md"
-    page.write_text(text, encoding="utf-8")
-    judged.write_text(verdicts(f"{experiment.name}, {dataset}", [*final, *paper]), encoding="utf-8")
+    write_whole(page, text)
+    write_whole(judged, verdicts(f"{experiment.name}, {dataset}", [*final, *paper]))
     return [
         write_rows(out / f"{stem}.csv", number_rows(report, [*final, *paper])),
         page,
@@ -171,8 +171,9 @@ def nothing_complete(
     if trained:
         return UnfinishedError(f"{lacking} What was trained is kept: the same command goes on.")
     return ValueError(
-        f"{lacking} Train them with raresight paper {name}{options} --data FOLDER, or where only torch and "
-        f"numpy are with python -m raresight.paper.deep --experiment {experiment}{options} --data FOLDER"
+        f"{lacking} Train them with raresight paper {name}{options} --data FOLDER, or where only torch, "
+        "numpy and safetensors are with python -m raresight.paper.deep --experiment "
+        f"{experiment}{options} --data FOLDER"
     )
 
 

@@ -135,9 +135,8 @@ def find_results(
         for size in _longest_first(setup.size):
             sized = replace(setup, size=size)
             trials = cell_trials(experiment, cell, sized, finished).get(role, [])
-            if any(
-                other.cell == cell and other.setup.size.final_epochs == size.final_epochs for other in found
-            ):
+            # Other sizes may come to the same length, as some experiments are stretched.
+            if any(other.cell == cell and other.epochs == trials[0].epochs for other in found if trials):
                 continue
             if trials and all(trial.key in finished for trial in trials):
                 methods = [method for method in METHODS if any(trial.method == method for trial in trials)]
@@ -177,7 +176,8 @@ def begun_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Rec
     lines: dict[str, None] = {}
     for size in SIZES.values():
         sized = replace(setup, size=size)
-        for cell in experiment.cells if size != setup.size else ():
+        is_another = replace(size, name=setup.size.name) != setup.size
+        for cell in experiment.cells if is_another else ():
             for role, trials in cell_trials(experiment, cell, sized, finished).items():
                 left = sum(trial.key not in finished for trial in trials)
                 if 0 < left < len(trials) or (left and role == "final"):
@@ -187,5 +187,6 @@ def begun_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Rec
 
 
 def _longest_first(size: Size) -> list[Size]:
-    sizes = dict.fromkeys((*SIZES.values(), size))
+    """The named sizes and that one, which comes first among those of its length."""
+    sizes = dict.fromkeys((size, *SIZES.values()))
     return sorted(sizes, key=lambda one: -one.final_epochs)

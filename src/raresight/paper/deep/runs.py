@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from ...nn.safe_files import write_json
+from ...nn.safe_files import need_safetensors, write_json
 from .experiments import Experiment, known_trials
 from .images import TaskRows, read_images, set_digest, task_rows
 from .journal import Record, add_records, journal_path, read_records
@@ -91,6 +92,10 @@ def run_experiment(
     where = _device(device)
     journal = journal_path(out, experiment.name, setup.dataset)
     unfinished = (out / "unfinished") if checkpoints is None else checkpoints
+    # Said now rather than at the first checkpoint, with which all would be lost.
+    need_safetensors()
+    if journal.exists() and not os.access(journal, os.W_OK):
+        raise PermissionError(f"{journal} cannot be written: nets would be trained for nothing")
     images = read_images(setup.dataset, data, complete=complete)
     digest = set_digest(images)
     rows: tuple[Trial, TaskRows] | None = None
@@ -194,6 +199,16 @@ def _wanted(
     ]
 
 
+def _trials_of(path: Path) -> tuple[Trial, ...]:
+    try:
+        return tuple(Trial.from_dict(values) for values in json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} does not say which nets were under way there ({type(error).__name__}: {error}): remove "
+            f"{path.parent}, and they are trained anew"
+        ) from None
+
+
 def _next_stack(
     wanted: Sequence[Trial], unfinished: Path, stack: int, clock: _Clock, *, is_first: bool
 ) -> tuple[Trial, ...]:
@@ -202,7 +217,7 @@ def _next_stack(
         return ()
     keys = {trial.key for trial in wanted}
     for path in sorted(unfinished.glob(f"*/{_TRIALS}")):
-        trials = tuple(Trial.from_dict(values) for values in json.loads(path.read_text(encoding="utf-8")))
+        trials = _trials_of(path)
         if trials and all(trial.key in keys for trial in trials):
             return trials
     group = [trial for trial in wanted if trial.together == wanted[0].together]

@@ -94,7 +94,7 @@ def size_of(text: str) -> Size:
     if text in SIZES:
         return SIZES[text]
     parts = text.split(",")
-    if len(parts) == 2 and all(part.strip().isdigit() and int(part) > 0 for part in parts):
+    if len(parts) == 2 and all(part.strip().isdecimal() and int(part) > 0 for part in parts):
         return Size(text, int(parts[0]), int(parts[1]))
     raise ValueError(
         f"size must be one of {', '.join(SIZES)}, or two numbers of epochs such as '8,16', but is {text!r}"
