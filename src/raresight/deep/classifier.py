@@ -87,7 +87,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: Share of hidden numbers that tabm drops in training; None is 0.1.
         net_options: Further options of the net by name, such as `{"embedding": "periodic"}` for tabm,
             `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM; none that is given above as well.
-        n_seeds: Nets with different first weights and batches, whose probabilities (of several classes: logits) are averaged.
+        n_seeds: Nets with different first weights and batches, whose probabilities are averaged (of several
+            classes: their logits).
         max_epochs: Passes over the training rows, at most; None is 100 where the number is chosen by rows
             that training does not see, and else 5 for mlp and 10 for tabm and tabnet.
         batch_size: Rows a step; `"auto"` is a 200th of the rows, but at least 128 and at most 4096.

@@ -45,7 +45,7 @@ class TabNet(ReplicaNet):
     Every step i chooses features by a mask M_i = sparsemax(P_i h(a)) from the attention a of the step before,
     with P_i = prod (gamma - M_j) over the steps j before it, so that features already used count less. Gated
     layers turn M_i x into a decision and the next attention; the first `shared` of them have the same weights
-    in all steps (their batch norms have not). Normed inputs are cut at 5 deviations, which the paper's are not.
+    in all steps (their batch norms have not). Normed inputs are cut at 5 deviations, unlike the paper's.
 
     Args:
         features: Numbers in a row.
