@@ -68,7 +68,7 @@ def test_defaults_at_every_prior(kind, loss, prior):
 
 
 @both
-@pytest.mark.parametrize("loss", ["tbl", "crossentropy"])
+@pytest.mark.parametrize("loss", ["tbl", pytest.param("crossentropy", marks=pytest.mark.slow)])
 def test_one_in_a_hundred_thousand(kind, loss):
     """A million rows, ten positives."""
     X, y = rare_table(1_000_000, 1e-5, columns=4)

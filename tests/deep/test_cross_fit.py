@@ -37,6 +37,7 @@ def test_parts_have_rows_of_every_class():
     assert parts_of(np.repeat([0, 1], [9, 1]), np.random.RandomState(0)) is None
 
 
+@pytest.mark.slow
 def test_few_positives_are_not_learnt_by_heart():
     """A net of 100 epochs is worse than the constant share of positives here, by a factor of two and more."""
     X, y = rare_table(2000, 0)
@@ -111,6 +112,7 @@ def test_without_a_choice_epochs_are_few():
     assert DeepClassifier(**SMALL, width=16).fit(X, alone).n_epochs_ == 5  # one positive cannot take turns
 
 
+@pytest.mark.slow
 def test_the_best_of_several_losses_by_turns():
     """Each loss has its own epochs, the ranking of all rows by nets that did not see them chooses."""
     X, y = rare_table(1000, 2)

@@ -210,7 +210,7 @@ def test_three_classes_have_one_factor_and_their_shares():
     assert np.array_equal(model.predict(X), expected.argmax(1))
 
 
-@pytest.mark.parametrize("make", [two_class_rows, three_class_rows])
+@pytest.mark.parametrize("make", [two_class_rows, pytest.param(three_class_rows, marks=pytest.mark.slow)])
 def test_fewer_rows_stand_for_all(make, monkeypatch):
     rows = make(60_000, factor=0.3)
     weights = np.random.default_rng(1).uniform(0.5, 2, 60_000)

@@ -20,7 +20,7 @@ def noise_and_signal(seed=0):
     return random, a, (random.random(N) < 1 / (1 + np.exp(4 - 1.2 * a))).astype(int)
 
 
-@pytest.mark.parametrize("net", ["mlp", "tabnet"])
+@pytest.mark.parametrize("net", ["mlp", pytest.param("tabnet", marks=pytest.mark.slow)])
 def test_a_category_that_training_did_not_see_leaves_the_level(net):
     random, a, y = noise_and_signal()
     frame = pd.DataFrame({"a": a, "c": pd.Categorical(random.choice(["DE", "FR", "IT"], N))})
@@ -33,7 +33,7 @@ def test_a_category_that_training_did_not_see_leaves_the_level(net):
     assert new == pytest.approx(y.mean(), rel=0.25)
 
 
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_flag_that_training_saw_once_leaves_the_level_of_tabnet(seed):
     _, a, y = noise_and_signal()
     X = np.column_stack([a, np.arange(N) == 7, np.random.default_rng(5).normal(size=N)])
@@ -53,6 +53,7 @@ def test_far_inputs_of_tabnet_are_alike():
     assert far == farther != near
 
 
+@pytest.mark.slow
 def test_wide_sparse_rows_are_scored_in_parts():
     """More rows than fit in memory at once if they were dense."""
     X = scipy.sparse.random(300, 5_000, density=0.002, format="csr", random_state=0)

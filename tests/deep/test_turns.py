@@ -95,6 +95,7 @@ def test_the_nets_are_those_of_all_rows_with_means_over_two_epochs():
         assert all(np.array_equal(one, other) for one, other in pairs) is same
 
 
+@pytest.mark.slow
 def test_ranking_chooses_among_losses():
     """Though the epochs of each are those that make the rows likeliest."""
     losses = [parse("tbl(alpha=0.6,C=1)"), parse("squared"), parse("crossentropy")]

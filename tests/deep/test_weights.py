@@ -40,6 +40,7 @@ def test_rows_without_weight_are_not_there():
     assert model.predict_log_odds(X) == pytest.approx(kept.predict_log_odds(X), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_weights_set_the_level():
     X, y = ring_table(3000)
     weights = np.where(y == 1, 1.0, 5.0)

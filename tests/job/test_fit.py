@@ -102,6 +102,7 @@ def test_probabilities_of_a_model_that_overfits_are_calibrated(monkeypatch):
     assert log_loss(after) < -share * np.log(share) - (1 - share) * np.log(1 - share)
 
 
+@pytest.mark.slow
 def test_same_seed_same_outcome(table, result):
     again = raresight.fit(table, target="label", trials=6, jobs=2, **SMALL)
     np.testing.assert_array_equal(again.judged.log_odds, result.judged.log_odds)

@@ -644,7 +644,9 @@ def test_what_a_size_lacks_is_listed_once(tmp_path):
     assert len(told) == len(set(told)) > 0
 
 
-@pytest.mark.parametrize("method", ["TBL", "CE+LA", "CE"])
+@pytest.mark.parametrize(
+    "method", ["TBL", *(pytest.param(name, marks=pytest.mark.slow) for name in ("CE+LA", "CE"))]
+)
 def test_a_method_whose_scores_were_never_finite_has_no_say(tmp_path, method):
     finished = write_journal(tmp_path, "table2", replace(SHORT, size=SIZES["full"]))
     journal = journal_path(tmp_path / "deep", "table2", "cifar10")

@@ -16,7 +16,7 @@ BOX = """id => {
 }"""
 
 
-@pytest.fixture(scope="module", params=[1280, 600, 390, 320])
+@pytest.fixture(scope="module", params=[1280, pytest.param(600, marks=pytest.mark.slow), 390, 320])
 def narrow(request, browser, report):
     """The page at a width; tests only look at it."""
     opened = Opened(browser, report, viewport={"width": request.param, "height": 844})
