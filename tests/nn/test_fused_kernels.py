@@ -26,7 +26,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 from cuda_on_cpu import emulator
 from raresight.nn.kernels import compiling, fused, fused_pass, residual, triton_layers
 from raresight.nn.kernels.triton_layers import Normed, TritonLayers
-from raresight.nn.nets import resnet_cifar
+from small_resnets import a_net, difference
 
 if emulator.why_not():
     pytest.skip(emulator.why_not(), allow_module_level=True)
@@ -128,11 +128,6 @@ class _NoLayers(_WideLayers):
 
     def input_gradient(self, place, dy, block_gradient, below, out_below, sums):
         return below.y, sums
-
-
-def difference(found, wanted):
-    found, wanted = found.detach().double(), wanted.detach().double()
-    return float((found - wanted).norm() / wanted.norm())
 
 
 def random(*shape, seed=0):
@@ -278,16 +273,6 @@ def test_many_layers_are_packed_and_folded_in_several_launches():
 # Whole nets.
 
 
-def a_net(depth=14, replicas=2):
-    net = resnet_cifar(depth, replicas=replicas).train()
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():  # norms that do something
-        for name, parameter in net.named_parameters():
-            if "norm" in name:
-                parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
-    return net
-
-
 def kernel_features(net, x):
     convolutions, norm_layers = zip(*net._layers())
     return residual.trunk(
@@ -313,7 +298,7 @@ def gradients_of(net):
 
 
 def test_a_net_is_as_near_as_the_layers_under_autocast():
-    net, x, pull = a_net(), random(2, 4, 3, 32, 32).to(BF16).float(), random(2, 4, 64, seed=1)
+    net, x, pull = a_net(depth=14), random(2, 4, 3, 32, 32).to(BF16).float(), random(2, 4, 64, seed=1)
     ours, rival, exact = copy.deepcopy(net), copy.deepcopy(net), copy.deepcopy(net).double()
     features = kernel_features(ours, x)
     (features * pull).sum().backward()

@@ -17,6 +17,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 
 from raresight.nn.kernels import residual
 from raresight.nn.nets import resnet_cifar
+from small_resnets import a_net, difference
 
 
 def parts(net):
@@ -39,21 +40,6 @@ def reference_features(net, x):
 def kernel_features(net, x, training=True):
     layers = residual.plan_layers(len(net.blocks) // 3, x.shape[-2], x.shape[-1])
     return residual.trunk(x, layers, *parts(net), training=training)
-
-
-def a_net(depth=8, replicas=2):
-    net = resnet_cifar(depth, replicas=replicas).train()
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():  # norms that do something
-        for name, parameter in net.named_parameters():
-            if "norm" in name:
-                parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
-    return net
-
-
-def difference(found, wanted):
-    found, wanted = found.detach().double(), wanted.detach().double()
-    return float((found - wanted).norm() / wanted.norm())
 
 
 def images(*shape, seed=1):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.whole_files import write_whole
 from ..data.looks import Profile
 from ..metrics import Evaluation
 from ..model.folder import Model
@@ -20,7 +21,6 @@ from ..report.fit_parts import InfluentialRow, plain
 from ..select.leaderboard import Row
 from .judging import Judged
 from .options import Options
-from .run_folder import write_text
 
 __all__ = ["FitResult"]
 
@@ -80,8 +80,8 @@ class FitResult:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save(folder / "model")
-        write_text(folder / "evaluation.json", json.dumps(self.to_dict(), indent=1, allow_nan=False))
-        write_text(folder / "leaderboard.csv", self._leaderboard_csv())
+        write_whole(folder / "evaluation.json", json.dumps(self.to_dict(), indent=1, allow_nan=False))
+        write_whole(folder / "leaderboard.csv", self._leaderboard_csv())
         self.report(folder / "report.html")
         return folder
 

@@ -14,9 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..common.whole_files import write_whole
 from .options import Options
 
-__all__ = ["check_place", "open_run", "write_text"]
+__all__ = ["check_place", "open_run"]
 
 FORMAT = "raresight.run"
 FORMAT_VERSION = 1
@@ -55,7 +56,7 @@ def open_run(folder: Path, options: Options, what: dict[str, Any], *, resume: bo
         raise ValueError(f"{folder} is not empty and holds no run: give another folder by --out")
     folder.mkdir(parents=True, exist_ok=True)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, "asked": asked}
-    write_text(place, json.dumps(content, indent=1))
+    write_whole(place, json.dumps(content, indent=1))
 
 
 def _refuse_difference(place: Path, asked: dict[str, Any]) -> None:
@@ -80,13 +81,3 @@ def _refuse_difference(place: Path, asked: dict[str, Any]) -> None:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def write_text(path: Path, text: str) -> None:
-    """The file appears whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..common.whole_files import write_whole
 from .deep.estimates import Estimate, estimate, paired
 from .deep.experiments import EXPERIMENTS, Experiment, ablation_trials
 from .deep.journal import Record, largest_norm, origin
@@ -17,7 +18,7 @@ from .deep.report import brought_up_to_date, nothing_complete, refuse_seed
 from .deep.report_text import claim_verdict, epochs_words, length_words, number
 from .deep.results import WHEN, Result, begun_lines, find_results, missing_lines, value_at
 from .deep.settings import SIZES, Setup, Trial, size_of
-from .output import COLOURS, figure_with_axes, save_figure, write_rows, write_whole
+from .output import COLOURS, figure_with_axes, save_figure, write_rows
 
 __all__ = ["run"]
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ..common.whole_files import write_whole
 from .fraud_about import About
 from .fraud_measures import FPR, LEVEL, METRICS, REFERENCE, Record
 from .fraud_methods import ALL_FAMILIES, DEEP_FAMILIES, MAX_FPR, METHODS
 from .fraud_splits import FOLDS
-from .output import COLOURS, figure_with_axes, save_figure, write_whole
+from .output import COLOURS, figure_with_axes, save_figure
 
 __all__ = [
     "TITLES",

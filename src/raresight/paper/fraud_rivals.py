@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..common.whole_files import write_whole
 from .fraud_measures import LEVEL, Record, mean_difference, quantile
 from .fraud_printed import FRAUD_TABLES, printed_gain
 from .fraud_report import TITLES, interval_text, luck_words, split_title
-from .output import write_whole
 
 __all__ = ["rival_rows", "write_rivals"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..common.whole_files import write_whole
 from ..report.drawing import COLOURS, figure_class
 from ..report.loss_figure import short_label
 
-__all__ = ["COLOURS", "figure_with_axes", "save_figure", "short_label", "write_rows", "write_whole"]
+__all__ = ["COLOURS", "figure_with_axes", "save_figure", "short_label", "write_rows"]
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
@@ -22,20 +22,6 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     writer.writeheader()
     writer.writerows({key: _number(value) for key, value in row.items()} for row in rows)
     return write_whole(path, text.getvalue())
-
-
-def write_whole(path: Path, text: str) -> Path:
-    """A file that appears whole or not at all: where the disk is full, the one of before is kept."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with unfinished.open("w", newline="", encoding="utf-8") as file:
-            file.write(text)
-        unfinished.replace(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return path
 
 
 def figure_with_axes(

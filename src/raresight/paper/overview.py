@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from ..common.whole_files import write_whole
 from . import brier, minority, table2, table4
 from .deep.experiments import EXPERIMENTS, PAPER_EPOCHS, Cell, Experiment
 from .deep.journal import Record, journal_path, read_records
@@ -18,7 +19,6 @@ from .deep.report import Report, refuse_seed
 from .deep.report_text import Column, apart_words, cell_text, length_words, number
 from .deep.results import Result, begun_lines, find_results
 from .deep.settings import SIZES, Setup
-from .output import write_whole
 
 __all__ = ["run"]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...common.whole_files import write_whole
 from ..command import UnfinishedError
-from ..output import write_rows, write_whole
+from ..output import write_rows
 from .digest import digest
 from .estimates import LEVEL
 from .experiments import EXPERIMENTS, Experiment, check_rhos
