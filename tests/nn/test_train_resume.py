@@ -21,6 +21,7 @@ import training_job
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight.losses import CrossEntropy, LogitAdjusted, from_callable
 from raresight.nn import Replicas, TableRows, train
+from raresight.nn.checkpoint import held_folder
 from raresight.nn.journal import read_journal
 from raresight.nn.nets import MLP, TabM
 
@@ -352,3 +353,24 @@ def test_dropout_goes_on_too(tmp_path):
         run(tmp_path / "cut", FailingRows(*training_job.make_data(), epochs=2))
     assert json.loads((tmp_path / "cut" / "training.json").read_text())["epoch"] == 2
     assert_same(run(tmp_path / "cut", training_job.make_data()), whole)
+
+
+def test_a_folder_that_its_holder_removes_is_made_anew_and_held(tmp_path, monkeypatch):
+    """The lock that was waited at went with the folder: held alone, it would keep out nobody."""
+    import fcntl
+
+    folder, lock = tmp_path / "some", fcntl.flock
+
+    def after_its_holder(file, how):
+        if not moved:
+            moved.append(folder.rename(tmp_path / "removed"))
+        lock(file, how)
+
+    moved = []
+    monkeypatch.setattr(fcntl, "flock", after_its_holder)
+    with held_folder(folder):
+        assert (folder / "lock").exists()
+        with pytest.raises(BlockingIOError, match="another process is training in"), held_folder(folder):
+            pass
+    with held_folder(folder):
+        assert moved

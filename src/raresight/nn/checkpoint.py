@@ -12,11 +12,12 @@ that are on the disk as a whole. What is newer than it is thrown away and done a
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from torch import Tensor
 
@@ -43,6 +44,9 @@ BEST_EPOCHS = "best_epochs"
 """Likewise, of those epochs, 0 for a replica that had none."""
 _POINTER = "training.json"
 _JOURNAL = "journal.jsonl"
+_LOCK = "lock"
+# How often a folder is made anew that another process removes in the same moment.
+_TRIES = 100
 # What the pointer says of a training.
 _KINDS: dict[str, tuple[type, ...]] = {
     "epoch": (int,),
@@ -171,20 +175,44 @@ def current_state(folder: Path) -> Path:
 
 @contextmanager
 def held_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; the system lets go of it when the process ends, however it does."""
+    """Hold a folder for this process; the system lets go of it when the process ends, however it does.
+
+    Who holds a folder may remove it: whoever waits at its door then makes one anew.
+    """
     import fcntl
 
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"the folder of a training must be a directory, but {folder} is a file")
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a") as file:
+    while True:
+        with _lock_file(folder) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise BlockingIOError(
+                    f"another process is training in {folder}: wait for it to end, or take another folder"
+                ) from None
+            # Who held it before may have removed it, with this very file, which then keeps out nobody.
+            if _is_still_at(file, folder / _LOCK):
+                yield
+                return
+
+
+def _lock_file(folder: Path) -> IO[str]:
+    """The lock of a folder, both made where they are not."""
+    for _ in range(_TRIES):
+        folder.mkdir(parents=True, exist_ok=True)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BlockingIOError(
-                f"another process is training in {folder}: wait for it to end, or take another folder"
-            ) from None
-        yield
+            return (folder / _LOCK).open("a")
+        except FileNotFoundError:
+            continue  # removed in between
+    raise FileNotFoundError(f"no lock can be made in {folder}")
+
+
+def _is_still_at(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _read_pointer(path: Path) -> dict[str, Any]:

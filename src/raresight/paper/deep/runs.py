@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from ...nn.checkpoint import held_folder
 from ...nn.safe_files import need_safetensors, write_json
 from .experiments import Experiment, known_trials
 from .images import TaskRows, read_images, set_digest, task_rows
@@ -94,14 +95,15 @@ def run_experiment(
     unfinished = (out / "unfinished") if checkpoints is None else checkpoints
     # Said now rather than at the first checkpoint, with which all would be lost.
     need_safetensors()
-    if journal.exists() and not os.access(journal, os.W_OK):
-        raise PermissionError(f"{journal} cannot be written: nets would be trained for nothing")
+    if journal.exists():
+        _need_writable(journal)
     images = read_images(setup.dataset, data, complete=complete)
     digest = set_digest(images)
     rows: tuple[Trial, TaskRows] | None = None
     clock = _Clock(begun, minutes, 1.0 if where.startswith("cuda") else None)
     trained = 0
     while True:
+        before = _stamp(journal)
         finished = read_records(journal)
         _refuse_other_images(finished, digest, journal, data)
         wanted = _wanted(experiment, setup, finished, roles, rhos)
@@ -110,32 +112,39 @@ def run_experiment(
             return Outcome(trained, len(wanted), time.monotonic() - begun)
         if rows is None or rows[0].together[:5] != chosen[0].together[:5]:
             rows = (chosen[0], task_rows(images, chosen[0]))
+        _need_writable(journal)
         folder = unfinished / folder_name(chosen)
-        is_new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / _TRIALS, [trial.to_dict() for trial in chosen])
-        first = chosen[0]
-        title = f"{first.role}, {first.task}, rho {first.rho:g}, draw {first.draw}: {len(chosen)} nets"
-        tell(f"{title}, {len(wanted)} trainings left")
-        stack_begun = time.monotonic()
-        records = train_stack(
-            chosen,
-            rows[1],
-            folder,
-            device=where,
-            precision="bf16" if where.startswith("cuda") else "float32",
-            seconds_left=clock.left,
-            checkpoint_seconds=checkpoint_seconds,
-            tell=lambda text, title=title: tell(f"{title}: {text}"),  # type: ignore[misc]
-        )
-        if records is None:
-            tell(f"{title}: out of time, kept in {folder}")
-            return Outcome(trained, len(wanted), time.monotonic() - begun)
-        if is_new:
-            clock.learn(stack_seconds(chosen), time.monotonic() - stack_begun)
-        # The folder goes last: killed in between, the records are there, and nobody resumes the folder.
-        add_records(journal, [{**record, "images": digest} for record in records])
-        remove_folder(folder)
+        # Until its records are in the journal: who had the folder before would train the same nets again.
+        with held_folder(folder):
+            is_new = not (folder / _TRIALS).exists()
+            if _stamp(journal) != before:
+                # Another process has added results since they were read, perhaps these.
+                if is_new:
+                    remove_folder(folder)
+                continue
+            write_json(folder / _TRIALS, [trial.to_dict() for trial in chosen])
+            first = chosen[0]
+            title = f"{first.role}, {first.task}, rho {first.rho:g}, draw {first.draw}: {len(chosen)} nets"
+            tell(f"{title}, {len(wanted)} trainings left")
+            stack_begun = time.monotonic()
+            records = train_stack(
+                chosen,
+                rows[1],
+                folder,
+                device=where,
+                precision="bf16" if where.startswith("cuda") else "float32",
+                seconds_left=clock.left,
+                checkpoint_seconds=checkpoint_seconds,
+                tell=lambda text, title=title: tell(f"{title}: {text}"),  # type: ignore[misc]
+            )
+            if records is None:
+                tell(f"{title}: out of time, kept in {folder}")
+                return Outcome(trained, len(wanted), time.monotonic() - begun)
+            if is_new:
+                clock.learn(stack_seconds(chosen), time.monotonic() - stack_begun)
+            # The folder goes last: killed in between, the records are there, and nobody resumes the folder.
+            add_records(journal, [{**record, "images": digest} for record in records])
+            remove_folder(folder)
         trained += len(records)
         # The graph of a stack holds its memory until it is collected.
         gc.collect()
@@ -151,6 +160,19 @@ def _device(name: str | None) -> str:
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {name!r}, but PyTorch sees no GPU here")
     return name
+
+
+def _stamp(journal: Path) -> tuple[int, int]:
+    """What changes with every addition to the journal."""
+    found = journal.stat() if journal.exists() else None
+    return (0, 0) if found is None else (found.st_size, found.st_mtime_ns)
+
+
+def _need_writable(journal: Path) -> None:
+    """An error where results could not be added, before they are trained."""
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(journal if journal.exists() else journal.parent, os.W_OK):
+        raise PermissionError(f"{journal} cannot be written: nets would be trained for nothing")
 
 
 def _refuse_other_images(finished: Mapping[str, Record], digest: str, journal: Path, data: Path) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from ...losses import ClassWeighted, Loss, effective_number_weights
 from ...nn import ImageRows, Recipe, Replicas
 from ...nn.batches import steps_of
-from ...nn.checkpoint import TrainingFolder, held_folder
+from ...nn.checkpoint import TrainingFolder
 from ...nn.course import Course, underway
 from ...nn.kernels.residual import kernels_for
 from ...nn.nets import resnet_cifar
@@ -83,7 +83,8 @@ def train_stack(
     Args:
         trials: They share what `Trial.together` says.
         rows: Theirs.
-        folder: For checkpoints; `remove_folder` removes it once the records are on the disk.
+        folder: For checkpoints, held by the caller against other processes; `remove_folder` removes it once
+            the records are on the disk.
         device: Where.
         precision: See `Recipe`.
         seconds_left: Asked before every epoch; an epoch that would take longer is not begun.
@@ -102,7 +103,6 @@ def train_stack(
     replicas = _replicas_of(trials, rows.class_counts).to(device, torch.float32)
     training = rows.training.to(device, torch.float32)
     with (
-        held_folder(folder),
         underway(replicas, training, recipe, place=TrainingFolder(folder, identity)) as course,
         ThreadPoolExecutor(1) as beside,
     ):
@@ -112,8 +112,12 @@ def train_stack(
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove what a stack kept, once its records are on the disk."""
-    shutil.rmtree(folder)
+    """Remove what a stack kept, once its records are on the disk; who holds the folder holds it no longer."""
+    # Away at once, with its lock: another process finds all of it or nothing.
+    gone = folder.with_name(f"{folder.name}.removed")
+    shutil.rmtree(gone, ignore_errors=True)
+    folder.rename(gone)
+    shutil.rmtree(gone)
 
 
 def _replicas_of(trials: Sequence[Trial], class_counts: Sequence[int]) -> Replicas:
