@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..command import UNFINISHED, exit_code, tell
-from .experiments import EXPERIMENTS, check_rhos
+from .experiments import EXPERIMENTS, check_rhos, check_roles
 from .plan import STACK, plan_text
 from .settings import DATASETS, ROLES, SIZES, Setup, size_of
 
@@ -19,7 +19,11 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 when nothing is left to train, 3 when time ran out before, 2 for an error."""
+    """Run the command; 0 when nothing is left to train, 3 when time ran out before, 2 for an error.
+
+    Final trainings that wait for a search which was not asked for are an error, not something left: the same
+    command would never come to them.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m raresight.paper.deep", description=str(__doc__).splitlines()[0]
     )
@@ -33,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--minutes", type=float, help="stop before so many have passed")
     add("--stack", type=int, default=STACK, help="the most nets trained as one")
     add("--device", help="such as cuda; left out, a GPU if there is one")
-    add("--role", nargs="+", default=list(ROLES), choices=list(ROLES), help="only these trainings")
+    add("--role", nargs="+", choices=list(ROLES), help="only these trainings; left out, all")
     add("--rho", nargs="+", type=float, help="only these imbalances")
     add("--depth", type=int, help="layers of the net; left out, the paper's")
     add("--width", type=int, default=16, help="channels of its first stage")
@@ -47,9 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    check_roles([EXPERIMENTS[name] for name in chosen.experiment], chosen.role or ())
+    roles = chosen.role or ROLES
     setup = Setup(chosen.dataset, size_of(chosen.size), chosen.depth, chosen.width)
     if chosen.plan:
-        text = plan_text(chosen.experiment, setup, chosen.stack, chosen.rho, chosen.role, chosen.out)
+        text = plan_text(chosen.experiment, setup, chosen.stack, chosen.rho, roles, chosen.out)
         sys.stdout.write(f"{text}\n")
         return 0
     check_rhos([EXPERIMENTS[name] for name in chosen.experiment], chosen.rho)
@@ -58,6 +64,7 @@ def _run(chosen: argparse.Namespace) -> int:
     from .runs import run_experiment
 
     begun, left = time.monotonic(), 0
+    waits_for: list[str] = []
     for name in chosen.experiment:
         minutes = None if chosen.minutes is None else chosen.minutes - (time.monotonic() - begun) / 60
         outcome = run_experiment(
@@ -68,14 +75,23 @@ def _run(chosen: argparse.Namespace) -> int:
             device=chosen.device,
             stack=chosen.stack,
             minutes=minutes,
-            roles=chosen.role,
+            roles=roles,
             rhos=chosen.rho,
             checkpoints=chosen.checkpoints,
             complete=not chosen.part_of_set,
             tell=tell,
         )
         left += outcome.left
+        waits_for += [f"{name}, {line}" for line in outcome.waits_for]
         tell(f"{name}: {outcome.trained} trained in {outcome.seconds:.0f} s, {outcome.left} left")
+    if waits_for:
+        words = (
+            "the search comes first, which chooses the settings of final trainings; it lacks "
+            f"{'; '.join(waits_for)}: train them with --role search, or all with --role search final"
+        )
+        if not left:
+            raise ValueError(words)
+        tell(words)
     return UNFINISHED if left else 0
 
 

@@ -19,8 +19,11 @@ __all__ = [
     "ablation_trials",
     "cell_trials",
     "check_rhos",
+    "check_roles",
     "final_trials",
     "known_trials",
+    "lacking_words",
+    "missing_searches",
     "paper_trials",
     "search_trials",
 ]
@@ -81,6 +84,11 @@ class Experiment:
                 f"{setup.dataset}"
             )
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Of its trials, in the order in which they are trained."""
+        return ("ablation",) if self.name == "ablation-c" else ("search", "final", "paper")
+
     def epochs(self, role: str, setup: Setup) -> int:
         """The length of trainings with a role."""
         epochs = setup.size.search_epochs if role == "search" else setup.size.final_epochs
@@ -114,6 +122,15 @@ def check_rhos(
         names = name or ", ".join(experiment.name for experiment in experiments)
         listed = ", ".join(f"{rho:g}" for rho in known)
         raise ValueError(f"{names} has no imbalance {unknown[0]:g}; rho is one of {listed}")
+
+
+def check_roles(experiments: Sequence[Experiment], roles: Sequence[str]) -> None:
+    """An error where trainings are asked for that none of the experiments has."""
+    known = dict.fromkeys(role for experiment in experiments for role in experiment.roles)
+    unknown = [role for role in roles if role not in known]
+    if unknown:
+        names = ", ".join(experiment.name for experiment in experiments)
+        raise ValueError(f"{names} has no {unknown[0]} trainings; its own are {', '.join(known)}")
 
 
 def search_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:
@@ -185,7 +202,7 @@ def cell_trials(
     experiment: Experiment, cell: Cell, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, list[Trial]]:
     """The trials of a cell by role, as far as they are known: the final ones once the search is finished."""
-    if experiment.name == "ablation-c":
+    if experiment.roles == ("ablation",):
         return {"ablation": ablation_trials(experiment, cell, setup)}
     search = search_trials(experiment, cell, setup)
     found = {"search": search}
@@ -193,6 +210,28 @@ def cell_trials(
         chosen = choose([finished[trial.key] for trial in search], f"validation_{experiment.choose_by}")
         found["final"] = final_trials(experiment, cell, setup, chosen)
     return {**found, "paper": paper_trials(experiment, cell, setup)}
+
+
+def lacking_words(cell: Cell, trials: Sequence[Trial], finished: Mapping[str, Mapping[str, Any]]) -> str:
+    """How many trials of one role a cell lacks; empty where it lacks none."""
+    left = sum(trial.key not in finished for trial in trials)
+    if not left:
+        return ""
+    return f"{cell}: {left} of {len(trials)} {trials[0].role} trainings of {trials[0].epochs} epochs"
+
+
+def missing_searches(
+    experiment: Experiment,
+    setup: Setup,
+    finished: Mapping[str, Mapping[str, Any]],
+    rhos: Sequence[float] | None = None,
+) -> list[str]:
+    """What the searches lack without which final trainings are not known, a line for each cell."""
+    if "search" not in experiment.roles:
+        return []
+    cells = [cell for cell in experiment.cells if rhos is None or cell.rho in rhos]
+    lines = [lacking_words(cell, search_trials(experiment, cell, setup), finished) for cell in cells]
+    return [line for line in lines if line]
 
 
 def known_trials(

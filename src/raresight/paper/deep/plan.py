@@ -116,7 +116,7 @@ def plan(
     done = finished or {}
     known = [cell_trials(experiment, cell, setup, done) for cell in cells]
     lines = []
-    for role in ("ablation",) if name == "ablation-c" else ("search", "final", "paper"):
+    for role in experiment.roles:
         if role not in roles:
             continue
         trials = [

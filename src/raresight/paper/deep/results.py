@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from .choice import Chosen, choose
 from .estimates import Estimate, estimate, paired, standard_errors_apart
-from .experiments import Cell, Experiment, cell_trials
+from .experiments import Cell, Experiment, cell_trials, lacking_words
 from .journal import Record
 from .methods import METHODS
 from .metrics import is_better
@@ -159,10 +159,9 @@ def missing_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, R
     lines = []
     for cell in experiment.cells:
         known = cell_trials(experiment, cell, setup, finished)
-        for role, trials in known.items():
-            left = sum(trial.key not in finished for trial in trials)
-            if left:
-                lines.append(f"{cell}: {left} of {len(trials)} {role} trainings of {trials[0].epochs} epochs")
+        for trials in known.values():
+            if line := lacking_words(cell, trials, finished):
+                lines.append(line)
         if "search" in known and "final" not in known:
             lines.append(f"{cell}: all final trainings, whose settings the search has to choose")
     return lines
@@ -179,10 +178,9 @@ def begun_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Rec
         is_another = replace(size, name=setup.size.name) != setup.size
         for cell in experiment.cells if is_another else ():
             for role, trials in cell_trials(experiment, cell, sized, finished).items():
-                left = sum(trial.key not in finished for trial in trials)
-                if 0 < left < len(trials) or (left and role == "final"):
-                    about = f"{role} trainings of {trials[0].epochs} epochs"
-                    lines[f"{cell}: {left} of {len(trials)} {about}"] = None
+                is_begun = role == "final" or any(trial.key in finished for trial in trials)
+                if is_begun and (line := lacking_words(cell, trials, finished)):
+                    lines[line] = None
     return list(lines)
 
 

@@ -14,7 +14,7 @@ import torch
 
 from ...nn.checkpoint import held_folder
 from ...nn.safe_files import need_safetensors, write_json
-from .experiments import Experiment, known_trials
+from .experiments import Experiment, known_trials, missing_searches
 from .images import TaskRows, read_images, set_digest, task_rows
 from .journal import Record, add_records, journal_path, read_records
 from .plan import STACK, stack_seconds, stack_sizes
@@ -41,11 +41,14 @@ class Outcome:
         trained: Trials finished in this run.
         left: Trials that are known and not finished.
         seconds: How long it took.
+        waits_for: What searches lack that were not asked for, and without which the final trials that were
+            are not known; a line for each cell.
     """
 
     trained: int
     left: int
     seconds: float
+    waits_for: tuple[str, ...] = ()
 
 
 def run_experiment(
@@ -107,9 +110,12 @@ def run_experiment(
         finished = read_records(journal)
         _refuse_other_images(finished, digest, journal, data)
         wanted = _wanted(experiment, setup, finished, roles, rhos)
+        waits_for: tuple[str, ...] = ()
+        if "final" in roles and "search" not in roles:
+            waits_for = tuple(missing_searches(experiment, setup, finished, rhos))
         chosen = _next_stack(wanted, unfinished, stack, clock, is_first=trained == 0)
         if not chosen:
-            return Outcome(trained, len(wanted), time.monotonic() - begun)
+            return Outcome(trained, len(wanted), time.monotonic() - begun, waits_for)
         if rows is None or rows[0].together[:5] != chosen[0].together[:5]:
             rows = (chosen[0], task_rows(images, chosen[0]))
         _need_writable(journal)
@@ -139,7 +145,7 @@ def run_experiment(
             )
             if records is None:
                 tell(f"{title}: out of time, kept in {folder}")
-                return Outcome(trained, len(wanted), time.monotonic() - begun)
+                return Outcome(trained, len(wanted), time.monotonic() - begun, waits_for)
             if is_new:
                 clock.learn(stack_seconds(chosen), time.monotonic() - stack_begun)
             # The folder goes last: killed in between, the records are there, and nobody resumes the folder.
