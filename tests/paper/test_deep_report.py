@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import subprocess
 import sys
@@ -11,52 +10,20 @@ from dataclasses import replace
 import pytest
 from scipy.stats import t
 
+from deep_journals import SHORT, one, rows_of, write_journal
 from deep_records import LUCK, record
 from raresight.paper import reproduce
 from raresight.paper.command import UnfinishedError
 from raresight.paper.deep.claims import beats_every_rival, gain_grows, rivals_do_not_improve
 from raresight.paper.deep.estimates import estimate, paired, standard_errors_apart
 from raresight.paper.deep.experiments import EXPERIMENTS, ablation_trials, cell_trials
-from raresight.paper.deep.journal import add_records, journal_path, read_records
+from raresight.paper.deep.journal import add_records, journal_path
 from raresight.paper.deep.metrics import BINARY_METRICS
 from raresight.paper.deep.printed import BRIER, MINORITY, TABLE2, TABLE4
 from raresight.paper.deep.report_text import claim_verdict, draws_words, epochs_words
 from raresight.paper.deep.results import Result, chosen_settings, find_results, missing_lines
-from raresight.paper.deep.settings import SIZES, Setup, Size
+from raresight.paper.deep.settings import SIZES, Size
 from tiny_cifar import write_tiny_cifar10
-
-SHORT = Setup()
-
-
-def write_journal(folder, name, setup=SHORT, *, base=0.7, leave_out=lambda trial: False):
-    """A journal with all trials of an experiment at one size, but those left out."""
-    experiment, finished = EXPERIMENTS[name], {}
-    journal = journal_path(folder / "deep", name, setup.dataset)
-    if journal.exists():
-        finished.update(read_records(journal))
-    for cell in experiment.cells:
-        for _ in range(2):  # the second time the final trials are known
-            new = []
-            for trials in cell_trials(experiment, cell, setup, finished).values():
-                new += [
-                    record(trial, base)
-                    for trial in trials
-                    if trial.key not in finished and not leave_out(trial)
-                ]
-            add_records(journal, new)
-            finished = read_records(journal)
-    return finished
-
-
-def rows_of(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def one(rows, **wanted):
-    (found,) = [row for row in rows if all(row[key] == str(value) for key, value in wanted.items())]
-    return found
-
 
 # ---- numbers -----------------------------------------------------------------------------------
 
@@ -651,15 +618,15 @@ def test_a_method_whose_scores_were_never_finite_has_no_say(tmp_path, method):
     finished = write_journal(tmp_path, "table2", replace(SHORT, size=SIZES["full"]))
     journal = journal_path(tmp_path / "deep", "table2", "cifar10")
     journal.unlink()
-    for one in finished.values():
+    for net in finished.values():
         if (
-            one["trial"]["method"] == method
-            and one["trial"]["rho"] == 0.01
-            and one["trial"]["role"] != "search"
+            net["trial"]["method"] == method
+            and net["trial"]["rho"] == 0.01
+            and net["trial"]["role"] != "search"
         ):
-            one["curve"] = {
+            net["curve"] = {
                 name: [None] * len(values) if name.startswith(("test_", "validation_")) else values
-                for name, values in one["curve"].items()
+                for name, values in net["curve"].items()
             }
     add_records(journal, list(finished.values()))
     text = reproduce("table2", tmp_path)[1].read_text(encoding="utf-8")

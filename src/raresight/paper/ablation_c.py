@@ -6,7 +6,6 @@ The paper finds AUC and accuracy largest near C = 0.3 and much better than at C 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ from ..common.whole_files import write_whole
 from .deep.estimates import Estimate, estimate, paired
 from .deep.experiments import EXPERIMENTS, Experiment, ablation_trials
 from .deep.journal import Record, largest_norm, origin
-from .deep.report import brought_up_to_date, nothing_complete, refuse_seed
+from .deep.lengths import sizes_in
+from .deep.report import DEFAULT_SIZE, brought_up_to_date, not_trained, nothing_complete, refuse_seed
 from .deep.report_text import claim_verdict, epochs_words, length_words, number
-from .deep.results import WHEN, Result, begun_lines, find_results, missing_lines, value_at
-from .deep.settings import SIZES, Setup, Trial, size_of
+from .deep.results import WHEN, Result, find_results, value_at
+from .deep.settings import Setup, Trial, size_of
 from .output import COLOURS, figure_with_axes, save_figure, write_rows
 
 __all__ = ["run"]
@@ -37,7 +37,7 @@ def run(
     *,
     data: Path | None = None,
     dataset: str = "cifar10",
-    size: str = "short",
+    size: str | None = None,
     depth: int | None = None,
     width: int = 16,
     results_only: bool = False,
@@ -50,7 +50,8 @@ def run(
     `run_experiment`.
     """
     refuse_seed("ablation-c", seed)
-    experiment, setup = EXPERIMENTS["ablation-c"], Setup(dataset, size_of(size), depth, width)
+    experiment = EXPERIMENTS["ablation-c"]
+    setup = Setup(dataset, size_of(size or DEFAULT_SIZE), depth, width)
     experiment.check(setup)
     finished = brought_up_to_date(
         *("ablation-c", experiment, setup, out, tell),
@@ -59,13 +60,13 @@ def run(
         complete=complete,
         **options,
     )
-    missing = [*missing_lines(experiment, setup, finished), *begun_lines(experiment, setup, finished)]
     whole = find_results(experiment, setup, finished, "ablation")
     begun = _complete_series(experiment, setup, finished, whole)
+    is_trained = data is not None and not results_only
+    is_asked = size is not None or is_trained or not (whole or begun)
+    missing = not_trained(experiment, setup, finished, is_asked=is_asked)
     if not whole and not begun:
-        raise nothing_complete(
-            "ablation-c", experiment.name, dataset, missing, trained=data is not None and not results_only
-        )
+        raise nothing_complete("ablation-c", experiment.name, dataset, missing, trained=is_trained)
     for line in missing:
         tell(f"missing: {line}")
     found = sorted([*whole, *begun], key=lambda result: -result.epochs)
@@ -88,8 +89,8 @@ def _complete_series(
 ) -> list[Result]:
     """Of lengths that are begun, the trainings of a method, rate and draw that have every C and seed."""
     found: list[Result] = []
-    for size in dict.fromkeys((*SIZES.values(), setup.size)):
-        sized = replace(setup, size=size)
+    for size in sizes_in(experiment, setup, finished):
+        sized = setup.at(size)
         for cell in experiment.cells:
             trials = ablation_trials(experiment, cell, sized)
             if any(result.epochs == trials[0].epochs for result in (*whole, *found)):

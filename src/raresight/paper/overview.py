@@ -7,7 +7,7 @@ measures that the paper prints, and the comparison at settings that were chosen 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from .deep.journal import Record, journal_path, read_records
 from .deep.report import Report, refuse_seed
 from .deep.report_text import Column, apart_words, cell_text, length_words, number
 from .deep.results import Result, begun_lines, find_results
-from .deep.settings import SIZES, Setup
+from .deep.settings import Setup
 
 __all__ = ["run"]
 
@@ -41,6 +41,10 @@ class Found:
         cells = self.experiment.cells
         return [self.longest[role, cell] for cell in cells if (role, cell) in self.longest]
 
+    def begun(self) -> list[str]:
+        """What is missing of cells that are begun, at every length."""
+        return begun_lines(self.experiment, self.setup, self.finished)
+
 
 def run(
     out: Path,
@@ -61,8 +65,10 @@ def run(
         tell(f"reading {journal}")
         found[name] = _found(experiment, setup, read_records(journal))
     if not any(one.longest for one in found.values()):
+        begun = [f"{_TITLES[name]}, {line}" for name, one in found.items() for line in one.begun()]
+        lacking = f" (begun, with these missing: {'; '.join(begun)})" if begun else ""
         raise ValueError(
-            f"there are no results of nets on {dataset} in {out / 'deep'}: train them with "
+            f"there are no results of nets on {dataset} in {out / 'deep'}{lacking}: train them with "
             f"raresight paper table2 --dataset {dataset} --data FOLDER, and the like"
         )
     page = out / f"overview-{dataset}.md"
@@ -131,17 +137,10 @@ def _lengths(found: dict[str, Found]) -> list[str]:
             if roles == ("ablation",):
                 texts = [f"{texts[0]} (C in steps, at its rate and the largest)", ""]
             lines.append(f"| {' | '.join([title, str(cell), *texts])} |")
-        begun += [f"{title}, {line}" for line in _begun(one)]
+        begun += [f"{title}, {line}" for line in one.begun()]
     return (
         [*lines, "", f"Begun at another length, with these missing: {'; '.join(begun)}."] if begun else lines
     )
-
-
-def _begun(one: Found) -> list[str]:
-    """What is missing of cells that are begun, at every length."""
-    setups = [replace(one.setup, size=size) for size in SIZES.values()]
-    lines = [line for setup in setups for line in begun_lines(one.experiment, setup, one.finished)]
-    return list(dict.fromkeys(lines))
 
 
 def _length(result: Result | None) -> str:

@@ -91,7 +91,18 @@ class Experiment:
 
     def epochs(self, role: str, setup: Setup) -> int:
         """The length of trainings with a role."""
-        epochs = setup.size.search_epochs if role == "search" else setup.size.final_epochs
+        return self._stretched(setup.size.search_epochs if role == "search" else setup.size.final_epochs)
+
+    def unstretched(self, length: int) -> int:
+        """The epochs of a size whose trainings are so long; a length that it stretches no further is its own.
+
+        >>> EXPERIMENTS["deer-horse"].unstretched(21), EXPERIMENTS["deer-horse"].unstretched(250)
+        (14, 250)
+        """
+        lengths = (length, *range(1, length))
+        return next((epochs for epochs in lengths if self._stretched(epochs) == length), length)
+
+    def _stretched(self, epochs: int) -> int:
         return max(epochs, min(PAPER_EPOCHS, round(self.stretch * epochs)))
 
 

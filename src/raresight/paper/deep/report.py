@@ -37,12 +37,24 @@ from .results import (
     begun_lines,
     chosen_settings,
     find_results,
+    is_begun,
     missing_lines,
 )
 from .settings import DATASETS, Setup, parameter_words, size_of, validation_share
 from .verdicts import verdicts
 
-__all__ = ["Report", "brought_up_to_date", "nothing_complete", "refuse_seed", "write_report"]
+__all__ = [
+    "DEFAULT_SIZE",
+    "Report",
+    "brought_up_to_date",
+    "not_trained",
+    "nothing_complete",
+    "refuse_seed",
+    "write_report",
+]
+
+DEFAULT_SIZE = "short"
+"""At which nets are trained where no size is asked for."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,7 @@ def write_report(
     *,
     data: Path | None = None,
     dataset: str = "cifar10",
-    size: str = "short",
+    size: str | None = None,
     depth: int | None = None,
     width: int = 16,
     results_only: bool = False,
@@ -117,14 +129,15 @@ def write_report(
 ) -> list[Path]:
     """Train what is missing, if `data` is given, and write what the journal has.
 
-    A cell is shown at every length at which it is complete; what is missing at `size` is told and written
-    down. `options` are those of `run_experiment`.
+    A cell is shown at every length at which it is complete; what is missing at `size`, and at others that are
+    begun, is told and written down. `options` are those of `run_experiment`.
 
     Raises:
         ValueError: No cell is complete.
     """
     refuse_seed(report.name, seed)
-    experiment, setup = EXPERIMENTS[report.experiment], Setup(dataset, size_of(size), depth, width)
+    experiment = EXPERIMENTS[report.experiment]
+    setup = Setup(dataset, size_of(size or DEFAULT_SIZE), depth, width)
     experiment.check(setup, report.name)
     finished = brought_up_to_date(
         *(report.name, experiment, setup, out, tell),
@@ -133,13 +146,13 @@ def write_report(
         complete=complete,
         **options,
     )
-    missing = [*missing_lines(experiment, setup, finished), *begun_lines(experiment, setup, finished)]
     final = find_results(experiment, setup, finished, "final")
     paper = find_results(experiment, setup, finished, "paper")
+    is_trained = data is not None and not results_only
+    is_asked = size is not None or is_trained or not (final or paper)
+    missing = not_trained(experiment, setup, finished, is_asked=is_asked)
     if not final and not paper:
-        raise nothing_complete(
-            report.name, experiment.name, dataset, missing, trained=data is not None and not results_only
-        )
+        raise nothing_complete(report.name, experiment.name, dataset, missing, trained=is_trained)
     for line in missing:
         tell(f"missing: {line}")
     stem = f"{report.name}-{dataset}"
@@ -154,6 +167,15 @@ def write_report(
         *draw_differences([*final, *paper], report.drawn, report.drawn_title, report.drawn_when, out / stem),
         *draw_epochs([*final, *paper], report.curves, out / f"{stem}-epochs"),
     ]
+
+
+def not_trained(
+    experiment: Experiment, setup: Setup, finished: Mapping[str, Record], *, is_asked: bool
+) -> list[str]:
+    """What is missing at the size of `setup`, if it is asked for or begun, and at others that are begun."""
+    own = is_asked or is_begun(experiment, setup, finished)
+    lines = missing_lines(experiment, setup, finished) if own else []
+    return list(dict.fromkeys([*lines, *begun_lines(experiment, setup, finished)]))
 
 
 def refuse_seed(name: str, seed: int) -> None:

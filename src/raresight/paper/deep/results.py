@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .choice import Chosen, choose
 from .estimates import Estimate, estimate, paired, standard_errors_apart
 from .experiments import Cell, Experiment, cell_trials, lacking_words
 from .journal import Record
+from .lengths import sizes_in, trials_at
 from .methods import METHODS
 from .metrics import is_better
 from .printed import PAPER_NAMES, PAPER_TRIALS, Key, Printed
-from .settings import SIZES, Setup, Size, Trial
+from .settings import SIZES, Setup, Trial
 
 __all__ = [
     "WHEN",
@@ -20,6 +21,7 @@ __all__ = [
     "begun_lines",
     "chosen_settings",
     "find_results",
+    "is_begun",
     "missing_lines",
     "value_at",
 ]
@@ -128,13 +130,13 @@ def find_results(
 ) -> list[Result]:
     """For each cell every length at which all trainings of the role are finished, the longest first.
 
-    The size of `setup` is tried beside the named ones.
+    Of several sizes with that length the one of `setup` is shown, or else the first of `sizes_in`.
     """
     found: list[Result] = []
+    sizes = sorted(sizes_in(experiment, setup, finished), key=lambda size: -size.final_epochs)
     for cell in experiment.cells:
-        for size in _longest_first(setup.size):
-            sized = replace(setup, size=size)
-            trials = cell_trials(experiment, cell, sized, finished).get(role, [])
+        for size in sizes:
+            trials = trials_at(experiment, cell, setup, size, finished).get(role, [])
             # Other sizes may come to the same length, as some experiments are stretched.
             if any(other.cell == cell and other.epochs == trials[0].epochs for other in found if trials):
                 continue
@@ -144,7 +146,7 @@ def find_results(
                     method: [finished[trial.key] for trial in trials if trial.method == method]
                     for method in methods
                 }
-                found.append(Result(experiment, sized, cell, role, records))
+                found.append(Result(experiment, setup.at(size), cell, role, records))
     return found
 
 
@@ -168,23 +170,27 @@ def missing_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, R
 
 
 def begun_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:
-    """What other sizes than that of `setup` lack where they are begun: without it they are not shown.
+    """What sizes lack that are begun: without it they are not shown.
 
-    Final trainings are begun once the search has chosen their settings.
+    Final trainings of a named size are begun once the search has chosen their settings; of another size it is
+    not known how long they were to be before there is one.
     """
     lines: dict[str, None] = {}
-    for size in SIZES.values():
-        sized = replace(setup, size=size)
-        is_another = replace(size, name=setup.size.name) != setup.size
-        for cell in experiment.cells if is_another else ():
-            for role, trials in cell_trials(experiment, cell, sized, finished).items():
-                is_begun = role == "final" or any(trial.key in finished for trial in trials)
-                if is_begun and (line := lacking_words(cell, trials, finished)):
+    seen: set[str] = set()
+    for size in sizes_in(experiment, setup, finished):
+        is_known = size == setup.size or size in SIZES.values()
+        for cell in experiment.cells:
+            for role, trials in trials_at(experiment, cell, setup, size, finished).items():
+                own = {trial.key for trial in trials if trial.key in finished}
+                # Sizes have trials in common: what is of one that is known is no beginning of another.
+                has_begun = bool(own) or role == "final" if is_known else not own <= seen
+                seen |= own
+                if has_begun and (line := lacking_words(cell, trials, finished)):
                     lines[line] = None
     return list(lines)
 
 
-def _longest_first(size: Size) -> list[Size]:
-    """The named sizes and that one, which comes first among those of its length."""
-    sizes = dict.fromkeys((size, *SIZES.values()))
-    return sorted(sizes, key=lambda one: -one.final_epochs)
+def is_begun(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> bool:
+    """Whether any training of that very size is finished."""
+    known = [cell_trials(experiment, cell, setup, finished).values() for cell in experiment.cells]
+    return any(trial.key in finished for cell in known for trials in cell for trial in trials)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -95,7 +95,8 @@ def size_of(text: str) -> Size:
         return SIZES[text]
     parts = text.split(",")
     if len(parts) == 2 and all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        return Size(text, int(parts[0]), int(parts[1]))
+        search, final = map(int, parts)
+        return Size(f"{search},{final}", search, final)
     raise ValueError(
         f"size must be one of {', '.join(SIZES)}, or two numbers of epochs such as '8,16', but is {text!r}"
     )
@@ -125,6 +126,15 @@ class Setup:
     def layers(self) -> int:
         """The depth of the net."""
         return DATASETS[self.dataset].depth if self.depth is None else self.depth
+
+    def at(self, size: Size) -> Setup:
+        """The same set and net at another size."""
+        return replace(self, size=size)
+
+    def has(self, trial: Mapping[str, Any]) -> bool:
+        """Whether a trial, in plain values, is of this set and net, at whatever length."""
+        of_trial = (trial["dataset"], trial["depth"], trial["width"])
+        return of_trial == (self.dataset, self.layers, self.width)
 
 
 @dataclass(frozen=True)
