@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from raresight.paper.deep.metrics import BINARY_METRICS, CLASS_METRICS
+from raresight.paper.deep.plan import published_rows
 
 # What a method adds to the AUC of cross entropy, and the luck of draw and seed, the same for all methods.
 GAIN = {"CE": -0.01, "TBL": 0.02, "TBL+LA": 0.03, "VS": 0.01}
@@ -30,6 +31,13 @@ def record(trial, base):
     curve["epoch"] = list(range(1, len(next(iter(curve.values()))) + 1))
     # The gradients of LDAM meet the limit.
     curve["gradient_norm_max"] = [7.0 if trial.method == "LDAM-DRW" else 3.0] * len(curve["epoch"])
-    facts = {"device": "H200", "precision": "bf16", "clip": 5.0, "frozen": None, "class_counts": [9, 1]}
+    rows = published_rows(trial)["training"]
+    facts = {
+        "device": "H200",
+        "precision": "bf16",
+        "clip": 5.0,
+        "frozen": None,
+        "class_counts": [rows - 1, 1],
+    }
     facts |= {"versions": {"torch": "2.11", "raresight": "0.1"}, "date": "2026-11-16"}
     return {"trial": trial.to_dict(), "curve": curve, **facts}

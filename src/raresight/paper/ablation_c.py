@@ -12,8 +12,9 @@ from typing import Any
 from ..common.whole_files import write_whole
 from .deep.estimates import Estimate, estimate, paired
 from .deep.experiments import EXPERIMENTS, Experiment, ablation_trials
-from .deep.journal import Record, largest_norm, origin
+from .deep.journal import Record, clip_words, largest_norm, origin
 from .deep.lengths import sizes_in
+from .deep.origins import origin_words, other_nets_words, place_lines, places_words
 from .deep.report import DEFAULT_SIZE, brought_up_to_date, not_trained, nothing_complete, refuse_seed
 from .deep.report_text import claim_verdict, epochs_words, length_words, number
 from .deep.results import WHEN, Result, find_results, value_at
@@ -65,15 +66,17 @@ def run(
     is_trained = data is not None and not results_only
     is_asked = size is not None or is_trained or not (whole or begun)
     missing = not_trained(experiment, setup, finished, is_asked=is_asked)
+    others = other_nets_words(setup, finished)
     if not whole and not begun:
-        raise nothing_complete("ablation-c", experiment.name, dataset, missing, trained=is_trained)
+        raise nothing_complete("ablation-c", experiment.name, setup, missing, others, trained=is_trained)
     for line in missing:
         tell(f"missing: {line}")
     found = sorted([*whole, *begun], key=lambda result: -result.epochs)
     lengths = [(result, _curves(result)) for result in found]
-    stem = f"ablation-c-{dataset}"
+    stem = f"ablation-c-{setup.stem}"
     page = out / f"{stem}.md"
-    write_whole(page, "\n".join(markdown(result, curves) for result, curves in lengths))
+    about = " ".join(filter(None, [origin_words(setup, found, finished), others]))
+    write_whole(page, "\n".join([about + "\n", *(markdown(*length, found) for length in lengths)]))
     # The figure is of the longest that is whole; one that is longer has another beside it.
     drawn = [(whole[0], out / stem)] if whole else []
     drawn += [(one, out / f"{stem}-{one.epochs}-epochs") for one in begun if one.epochs >= found[0].epochs]
@@ -164,10 +167,10 @@ def number_rows(result: Result, curves: Curves) -> Iterator[dict[str, Any]]:
                     }
 
 
-def markdown(result: Result, curves: Curves) -> str:
-    """The table, and what became of the paper's claim."""
+def markdown(result: Result, curves: Curves, on_page: Sequence[Result]) -> str:
+    """The table, and what became of the paper's claim; `on_page` is all that is shown."""
     records = [record for found in result.records.values() for record in found]
-    first, about = records[0], origin(records)
+    about = origin(records)
     title = f"deer among horses, rho {result.cell.rho:g}, alpha 0.8 ({length_words(result)})"
     lines = [f"### The choice of C: {title}", ""]
     planned = len(ablation_trials(result.experiment, result.cell, result.setup))
@@ -189,11 +192,13 @@ def markdown(result: Result, curves: Curves) -> str:
         "",
         "Last epoch, but for the columns of the best epoch on the test set, which are too good. In "
         "parentheses the difference to C = 0, paired by draw and seed, with its 95% interval for these "
-        f"draws; **bold** where that leaves out zero. {epochs_words([result])} Trained on {about['device']}, "
-        f"{about['precision']}, draws {about['draws']}, seeds {about['seeds']}. Gradient norms are clipped "
-        f"at {first['clip']:g}, which the paper does not say it did: that damps large gradients as C does; "
-        "the last columns say which trainings it met in a judged epoch.",
+        f"draws; **bold** where that leaves out zero. {epochs_words([result])} Trained on "
+        f"{places_words(records)}, draws {about['draws']}, seeds {about['seeds']}. Gradient norms are "
+        f"clipped at {clip_words(records)}, which the paper does not say it did: that damps large gradients "
+        "as C does; the last columns say which trainings it met in a judged epoch.",
     ]
+    if places := place_lines(result, on_page, _net_name):
+        lines += ["", places[0]]
     for (method, lr), series in curves.items():
         lines += ["", f"**{method}, lr {lr:g}**", ""]
         best = [f"{title}, {WHEN['test']}" for title in METRICS.values()]
@@ -204,6 +209,11 @@ def markdown(result: Result, curves: Curves) -> str:
             norms = [f"{_clipped(records)} of {len(records)}", f"{max(map(largest_norm, records)):.3g}"]
             lines.append(f"| {C:g} | {' | '.join([*cells, *norms])} |")
     return "\n".join(lines) + "\n"
+
+
+def _net_name(record: Record) -> str:
+    trial = record["trial"]
+    return f"{trial['method']} at lr {trial['lr']:g}, C {trial['parameters']['C']:g}"
 
 
 def _clipped(records: list[Record]) -> int:

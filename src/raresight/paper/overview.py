@@ -15,6 +15,7 @@ from ..common.whole_files import write_whole
 from . import brier, minority, table2, table4
 from .deep.experiments import EXPERIMENTS, PAPER_EPOCHS, Cell, Experiment
 from .deep.journal import Record, journal_path, read_records
+from .deep.origins import origin_words, other_nets_words, place_lines, places_words, records_of
 from .deep.report import Report, refuse_seed
 from .deep.report_text import Column, apart_words, cell_text, length_words, number
 from .deep.results import Result, begun_lines, find_results
@@ -64,15 +65,20 @@ def run(
         journal = journal_path(out / "deep", name, dataset)
         tell(f"reading {journal}")
         found[name] = _found(experiment, setup, read_records(journal))
+    finished = {key: record for one in found.values() for key, record in one.finished.items()}
+    others = other_nets_words(setup, finished)
     if not any(one.longest for one in found.values()):
         begun = [f"{_TITLES[name]}, {line}" for name, one in found.items() for line in one.begun()]
         lacking = f" (begun, with these missing: {'; '.join(begun)})" if begun else ""
         raise ValueError(
             f"there are no results of nets on {dataset} in {out / 'deep'}{lacking}: train them with "
-            f"raresight paper table2 --dataset {dataset} --data FOLDER, and the like"
+            f"raresight paper table2 --dataset {dataset} --data FOLDER, and the like."
+            f"{' ' if others else ''}{others}"
         )
+    shown = [result for one in found.values() for result in one.longest.values()]
+    about = " ".join(filter(None, [origin_words(setup, shown, finished), others]))
     page = out / f"overview-{dataset}.md"
-    return [write_whole(page, markdown(found))]
+    return [write_whole(page, f"{about}\n\n{markdown(found)}")]
 
 
 def _found(experiment: Experiment, setup: Setup, finished: dict[str, Record]) -> Found:
@@ -127,13 +133,14 @@ def _lengths(found: dict[str, Found]) -> list[str]:
         "|---|---|---|---|",
     ]
     begun = []
+    shown = [result for one in found.values() for result in one.longest.values()]
     for name, title in _TITLES.items():
         one = found[name]
-        if not one.finished:
+        if not any(map(one.setup.has, (record["trial"] for record in one.finished.values()))):
             continue
         for cell in one.experiment.cells:
             roles = ("ablation",) if name == "ablation-c" else ("paper", "final")
-            texts = [_length(one.longest.get((role, cell))) for role in roles]
+            texts = [_length(one.longest.get((role, cell)), shown) for role in roles]
             if roles == ("ablation",):
                 texts = [f"{texts[0]} (C in steps, at its rate and the largest)", ""]
             lines.append(f"| {' | '.join([title, str(cell), *texts])} |")
@@ -143,12 +150,13 @@ def _lengths(found: dict[str, Found]) -> list[str]:
     )
 
 
-def _length(result: Result | None) -> str:
+def _length(result: Result | None, shown: Sequence[Result]) -> str:
+    """How long a cell was trained, and where, unless all that is `shown` was trained in one place."""
     if result is None:
         return "not trained"
-    nets = sum(len(records) for records in result.records.values())
-    words = length_words(result)
-    return f"{f'**{words}**' if result.epochs == PAPER_EPOCHS else words}, {nets} nets"
+    records, words = records_of([result]), length_words(result)
+    place = f" on {places_words(records)}" if place_lines(result, shown) else ""
+    return f"{f'**{words}**' if result.epochs == PAPER_EPOCHS else words}, {len(records)} nets{place}"
 
 
 def _table(results: Sequence[Result], text: Callable[[Result, str], str]) -> list[str]:

@@ -17,6 +17,7 @@ from .settings import CLASS_TASKS, Trial
 __all__ = [
     "Record",
     "add_records",
+    "clip_words",
     "journal_path",
     "largest_norm",
     "origin",
@@ -69,20 +70,34 @@ def _checked_key(record: dict[str, Any]) -> str:
 
 
 def origin(records: Sequence[Record]) -> Record:
-    """Draws and seeds of trainings, and what they ran on; several are joined."""
+    """Set, net, draws and seeds of trainings, and what they ran on; several are joined."""
 
-    def joined(values: Iterable[Any]) -> str:
-        return " ".join(dict.fromkeys(map(str, values)))
+    def joined(values: Iterable[Any], by: str = " ") -> str:
+        return by.join(dict.fromkeys(map(str, values)))
 
     return {
+        **{
+            name: joined(record["trial"][name] for record in records)
+            for name in ("dataset", "depth", "width")
+        },
         "draws": joined(record["trial"]["draw"] for record in records),
         "seeds": joined(record["trial"]["seed"] for record in records),
-        "device": joined(record["device"] for record in records),
-        "precision": joined(record["precision"] for record in records),
+        # The names of devices have spaces in them.
+        "device": joined((record["device"] for record in records), " and "),
+        "precision": joined((record["precision"] for record in records), " and "),
         "torch": joined(record["versions"]["torch"] for record in records),
         "raresight": joined(record["versions"]["raresight"] for record in records),
         "date": joined(record["date"] for record in records),
     }
+
+
+def clip_words(records: Sequence[Record]) -> str:
+    """The limit of gradient norms, or several.
+
+    >>> clip_words([{"clip": 5.0}, {"clip": 5.0}, {"clip": 2.5}])
+    '5 or 2.5'
+    """
+    return " or ".join(dict.fromkeys(f"{record['clip']:g}" for record in records))
 
 
 def largest_norm(record: Record) -> float:

@@ -37,6 +37,7 @@ __all__ = [
     "evaluated_epochs",
     "plan",
     "plan_text",
+    "published_rows",
     "stack_seconds",
     "stack_sizes",
 ]
@@ -168,7 +169,7 @@ def plan_text(
         "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows
     )
     return (
-        f"{setup.dataset}, ResNet-{setup.layers}, size {setup.size.name}, stacks of at most {stack}; "
+        f"{setup.dataset}, {setup.net}, size {setup.size.name}, stacks of at most {stack}; "
         "minutes estimated for what is left, on one H200\n"
         f"{table}"
     )
@@ -194,7 +195,7 @@ def stack_seconds(
     first = trials[0]
     if pace is None:
         pace = FUSED if DATASETS[first.dataset].side == 32 else LAYERED
-    counts = _rows(first) if rows is None else rows
+    counts = published_rows(first) if rows is None else rows
     steps = max(1, counts["training"] // BATCH)
     scale = (first.depth - 2) / 30 * (DATASETS[first.dataset].side / 32) ** 2
     nets, sets = len(trials), 1 + first.held_out
@@ -215,8 +216,8 @@ def evaluated_epochs(trial: Trial) -> tuple[int, ...]:
     return (trial.epochs,) if trial.role == "search" else tuple(range(1, trial.epochs + 1))
 
 
-def _rows(trial: Trial) -> dict[str, int]:
-    """Rows of each set, as the published sizes give them."""
+def published_rows(trial: Trial) -> dict[str, int]:
+    """Rows of each set, as the published sizes give them; those of an exponential task but for rounding."""
     data = DATASETS[trial.dataset]
     images, classes, rho = data.train_images, data.classes, trial.rho
     if trial.task in ("halves", "pair"):

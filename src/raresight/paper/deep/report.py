@@ -14,9 +14,10 @@ from ..output import write_rows
 from .digest import digest
 from .estimates import LEVEL
 from .experiments import EXPERIMENTS, Experiment, check_rhos
-from .journal import Record, journal_path, largest_norm, origin, read_records
+from .journal import Record, clip_words, journal_path, largest_norm, origin, read_records
 from .methods import REFERENCE, candidates
 from .metrics import BINARY_METRICS, CLASS_METRICS
+from .origins import origin_words, other_nets_words, place_lines, places_words, records_of
 from .pictures import draw_differences, draw_epochs
 from .report_text import (
     Column,
@@ -151,15 +152,17 @@ def write_report(
     is_trained = data is not None and not results_only
     is_asked = size is not None or is_trained or not (final or paper)
     missing = not_trained(experiment, setup, finished, is_asked=is_asked)
+    others = other_nets_words(setup, finished)
     if not final and not paper:
-        raise nothing_complete(report.name, experiment.name, dataset, missing, trained=is_trained)
+        raise nothing_complete(report.name, experiment.name, setup, missing, others, trained=is_trained)
     for line in missing:
         tell(f"missing: {line}")
-    stem = f"{report.name}-{dataset}"
-    text = markdown(report, final, paper, finished, missing)
-    page, judged = out / f"{stem}.md", out / f"{experiment.name}-{dataset}-verdicts.md"
+    stem = f"{report.name}-{setup.stem}"
+    about = " ".join(filter(None, [origin_words(setup, [*final, *paper], finished), others]))
+    text = markdown(report, final, paper, finished, missing, about)
+    page, judged = out / f"{stem}.md", out / f"{experiment.name}-{setup.stem}-verdicts.md"
     write_whole(page, text)
-    write_whole(judged, verdicts(f"{experiment.name}, {dataset}", [*final, *paper]))
+    write_whole(judged, verdicts(f"{experiment.name}, {dataset}", about, [*final, *paper]))
     return [
         write_rows(out / f"{stem}.csv", number_rows(report, [*final, *paper])),
         page,
@@ -185,12 +188,16 @@ def refuse_seed(name: str, seed: int) -> None:
 
 
 def nothing_complete(
-    name: str, experiment: str, dataset: str, missing: Sequence[str], *, trained: bool
+    name: str, experiment: str, setup: Setup, missing: Sequence[str], others: str, *, trained: bool
 ) -> ValueError:
-    """What to say where no cell is complete: after training, that it is to be gone on with."""
-    options = "" if dataset == "cifar10" else f" --dataset {dataset}"
+    """What to say where no cell is complete: after training, that it is to be gone on with.
+
+    `others` says which other nets there are.
+    """
+    options = "" if setup.dataset == "cifar10" else f" --dataset {setup.dataset}"
     more = f", and {len(missing) - 1} more, which --plan counts" if len(missing) > 1 else ""
     lacking = f"{name} has no complete cell yet: missing are {missing[0]}{more}."
+    lacking += f" They are of {setup.net}. {others}" if others else ""
     if trained:
         return UnfinishedError(f"{lacking} What was trained is kept: the same command goes on.")
     return ValueError(
@@ -249,16 +256,18 @@ def markdown(
     paper: Sequence[Result],
     finished: Mapping[str, Record],
     missing: Sequence[str],
+    about: str,
 ) -> str:
-    """The page of an experiment."""
-    lines = [f"### {report.title}", ""]
+    """The page of an experiment; `about` says what its nets are."""
+    lines, shown = [f"### {report.title}", "", about, ""], [*final, *paper]
     lines += digest(report.printed, report.columns[0], report.paper_columns[0], final, paper)
     lines += ["", "#### What the paper claims", ""]
     lines += [f"* {line}" for line in report.claims(final, paper)]
     if final:
         lines += ["", "#### Settings chosen on validation rows", "", _protocol_words(report, final)]
         for result in final:
-            lines += ["", f"**{cell_title(result)}**", "", *_final_table(report, result, finished)]
+            lines += ["", f"**{cell_title(result)}**", "", *place_lines(result, shown)]
+            lines += _final_table(report, result, finished)
     if paper:
         lines += [
             "",
@@ -267,7 +276,8 @@ def markdown(
             f"{_paper_words(paper[0].experiment)} {epochs_words(paper)} {_clip_words(paper)}",
         ]
         for result in paper:
-            lines += ["", f"**{cell_title(result)}**", "", *_paper_table(report, result)]
+            lines += ["", f"**{cell_title(result)}**", "", *place_lines(result, shown)]
+            lines += _paper_table(report, result)
     if missing:
         lines += ["", "Not trained yet:", "", *(f"* {line}" for line in missing)]
     return "\n".join(lines) + "\n"
@@ -298,7 +308,6 @@ def _protocol_words(report: Report, final: Sequence[Result]) -> str:
     first = final[0]
     draws, by = len(first.experiment.draws), first.experiment.choose_by
     intervals = sum(len(result.records) - 1 for result in final) * sum(c.is_compared for c in report.columns)
-    record = next(iter(first.records.values()))[0]
     # A choice at the edge says that a larger rate might have been better still.
     largest = max(DATASETS[first.setup.dataset].lrs)
     rates = [records[0]["trial"]["lr"] for result in final for records in result.records.values()]
@@ -311,22 +320,21 @@ def _protocol_words(report: Report, final: Sequence[Result]) -> str:
         "In parentheses the "
         f"difference to {REFERENCE}, paired by draw and seed, with its {LEVEL:.0%} interval for these draws; "
         f"**bold** where that leaves out zero. Of the {intervals} intervals about "
-        f"{intervals * (1 - LEVEL):.0f} would be bold by chance alone. Trained on {record['device']}, "
-        f"{record['precision']}. The largest rate tried, {largest:g}, was chosen {rates.count(largest)} "
-        f"times of {len(rates)}. {epochs_words(final)} {_clip_words(final)}"
+        f"{intervals * (1 - LEVEL):.0f} would be bold by chance alone. Trained on "
+        f"{places_words(records_of(final))}. The largest rate tried, {largest:g}, was chosen "
+        f"{rates.count(largest)} times of {len(rates)}. {epochs_words(final)} {_clip_words(final)}"
     )
 
 
 def _clip_words(results: Sequence[Result]) -> str:
     """Whose gradients were clipped: a limit that meets some losses only is part of the comparison."""
-    clip = next(iter(results[0].records.values()))[0]["clip"]
     counts: dict[str, list[bool]] = {}
     largest: dict[str, float] = {}
     for result in results:
         for method, records in result.records.items():
             for record in records:
                 norm = largest_norm(record)
-                counts.setdefault(method, []).append(norm > clip)
+                counts.setdefault(method, []).append(norm > record["clip"])
                 largest[method] = max(largest.get(method, 0.0), norm)
     met = [
         f"{method} {sum(above)} of {len(above)} (largest {largest[method]:.3g})"
@@ -334,8 +342,8 @@ def _clip_words(results: Sequence[Result]) -> str:
         if any(above)
     ]
     return (
-        f"Gradient norms are clipped at {clip:g}, which the paper does not say it did; trainings with a "
-        f"larger norm in a judged epoch: {', '.join(met) if met else 'none'}."
+        f"Gradient norms are clipped at {clip_words(records_of(results))}, which the paper does not say it "
+        f"did; trainings with a larger norm in a judged epoch: {', '.join(met) if met else 'none'}."
     )
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "find_results",
     "is_begun",
     "missing_lines",
+    "search_records",
     "value_at",
 ]
 
@@ -152,8 +153,13 @@ def find_results(
 
 def chosen_settings(result: Result, finished: Mapping[str, Record], rows: str) -> dict[str, Chosen]:
     """What the search chose by "validation" rows, or would have chosen by "test" rows."""
+    return choose(search_records(result, finished), f"{rows}_{result.experiment.choose_by}")
+
+
+def search_records(result: Result, finished: Mapping[str, Record]) -> list[Record]:
+    """The search that the settings of a result were chosen from."""
     trials = cell_trials(result.experiment, result.cell, result.setup, finished)["search"]
-    return choose([finished[trial.key] for trial in trials], f"{rows}_{result.experiment.choose_by}")
+    return [finished[trial.key] for trial in trials]
 
 
 def missing_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 __all__ = [
     "CLASS_TASKS",
     "DATASETS",
+    "PAPER_WIDTH",
     "ROLES",
     "SIZES",
     "Dataset",
@@ -20,6 +21,7 @@ __all__ = [
     "Size",
     "Trial",
     "folder_name",
+    "net_words",
     "parameter_words",
     "size_of",
     "validation_share",
@@ -27,6 +29,9 @@ __all__ = [
 
 Parameters = tuple[tuple[str, float], ...]
 """The parameters of a loss by name, in a fixed order."""
+
+PAPER_WIDTH = 16
+"""Channels of the first stage of the paper's nets."""
 
 CLASS_TASKS = ("exponential", "step")
 """Tasks that keep all classes."""
@@ -40,6 +45,7 @@ class Dataset:
     """A published image set with the net and the learning rates it is trained with.
 
     Attributes:
+        title: Its name as it is written.
         depth: Layers of the residual net.
         paper_lr: The paper's learning rate.
         lrs: The learning rates to choose from; the paper's is one of them.
@@ -49,6 +55,7 @@ class Dataset:
         test_images: Images of each category to test on.
     """
 
+    title: str
     depth: int
     paper_lr: float
     lrs: tuple[float, ...]
@@ -59,9 +66,9 @@ class Dataset:
 
 
 DATASETS = {
-    "cifar10": Dataset(32, 0.002, (0.002, 0.006, 0.02), 10, 32, 5000, 1000),
-    "cifar100": Dataset(44, 0.002, (0.002, 0.006, 0.02), 100, 32, 500, 100),
-    "tinyimagenet": Dataset(56, 0.01, (0.003, 0.01, 0.03), 200, 64, 500, 50),
+    "cifar10": Dataset("CIFAR-10", 32, 0.002, (0.002, 0.006, 0.02), 10, 32, 5000, 1000),
+    "cifar100": Dataset("CIFAR-100", 44, 0.002, (0.002, 0.006, 0.02), 100, 32, 500, 100),
+    "tinyimagenet": Dataset("Tiny ImageNet", 56, 0.01, (0.003, 0.01, 0.03), 200, 64, 500, 50),
 }
 
 
@@ -116,7 +123,7 @@ class Setup:
     dataset: str = "cifar10"
     size: Size = SIZES["short"]
     depth: int | None = None
-    width: int = 16
+    width: int = PAPER_WIDTH
 
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
@@ -126,6 +133,22 @@ class Setup:
     def layers(self) -> int:
         """The depth of the net."""
         return DATASETS[self.dataset].depth if self.depth is None else self.depth
+
+    @property
+    def net(self) -> str:
+        """The net in words."""
+        return net_words(self.layers, self.width)
+
+    @property
+    def stem(self) -> str:
+        """What the names of its files have: the set, and the net where it is not the paper's.
+
+        >>> Setup().stem, Setup("cifar100", depth=8, width=4).stem
+        ('cifar10', 'cifar100-resnet8-width4')
+        """
+        if (self.layers, self.width) == (DATASETS[self.dataset].depth, PAPER_WIDTH):
+            return self.dataset
+        return f"{self.dataset}-resnet{self.layers}-width{self.width}"
 
     def at(self, size: Size) -> Setup:
         """The same set and net at another size."""
@@ -207,6 +230,15 @@ class Trial:
         """The trial that `to_dict` wrote."""
         named = {**values, "parameters": tuple((name, float(x)) for name, x in values["parameters"].items())}
         return cls(**named)
+
+
+def net_words(depth: int, width: int) -> str:
+    """A residual net in words, its width where it is not the paper's.
+
+    >>> net_words(32, 16), net_words(8, 4)
+    ('ResNet-32', 'ResNet-8 of width 4')
+    """
+    return f"ResNet-{depth}" if width == PAPER_WIDTH else f"ResNet-{depth} of width {width}"
 
 
 def parameter_words(parameters: Parameters) -> str:

@@ -60,10 +60,15 @@ _SIGNS = {"held": "+", "the opposite": "-", "cannot be told": "?"}
 _NOT_TRAINED = "."
 
 
-def verdicts(title: str, results: Sequence[Result]) -> str:
-    """A page of Markdown: for each measure a row for each cell, setting and epoch."""
+def verdicts(title: str, about: str, results: Sequence[Result]) -> str:
+    """A page of Markdown: for each measure a row for each cell, setting and epoch.
+
+    `about` says what the nets are.
+    """
     lines = [
         f"### {title}: TBL and TBL+LA against their rivals",
+        "",
+        about,
         "",
         "The best rival is the one with the best mean of CE, CE+LA, Focal+LA, LDAM-DRW, Poly+LA and VS, by "
         "the very nets it is compared by, which is hard on TBL; the paper's four are those without cross "
