@@ -1,22 +1,38 @@
-"""Text files that appear whole or not at all."""
+"""Files that appear whole or not at all, alone or several that belong together."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["write_together", "write_whole"]
 
 
-def write_whole(path: Path, text: str) -> Path:
+def write_whole(path: Path, content: str | bytes) -> Path:
     """A file that appears whole or not at all: where the disk is full, the one of before is kept."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    write_together({path: content})
+    return path
+
+
+def write_together(contents: Mapping[Path, str | bytes], obsolete: Iterable[Path] = ()) -> list[Path]:
+    """Files that appear whole, all of them or none: where the disk is full, those of before are kept.
+
+    What is `obsolete`, of before and no part of them, is removed as they appear. A kill in the very moment in
+    which they are put in place may leave some of before, but never a torn one.
+    """
+    aside = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
+    path = Path()
     try:
-        with unfinished.open("w", newline="", encoding="utf-8") as file:
-            file.write(text)
-        unfinished.replace(path)
+        for path, content in contents.items():
+            aside[path].write_bytes(content.encode() if isinstance(content, str) else content)
+        for path in obsolete:
+            path.unlink(missing_ok=True)
+        for path, unfinished in aside.items():
+            unfinished.replace(path)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
-        unfinished.unlink(missing_ok=True)
-    return path
+        for unfinished in aside.values():
+            unfinished.unlink(missing_ok=True)
+    return list(contents)

@@ -5,11 +5,12 @@ The paper finds AUC and accuracy largest near C = 0.3 and much better than at C 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..common.whole_files import write_whole
+from ..common.whole_files import write_together
 from .deep.estimates import Estimate, estimate, paired
 from .deep.experiments import EXPERIMENTS, Experiment, ablation_trials
 from .deep.journal import Record, clip_words, largest_norm, origin
@@ -19,7 +20,7 @@ from .deep.report import DEFAULT_SIZE, brought_up_to_date, not_trained, nothing_
 from .deep.report_text import claim_verdict, epochs_words, length_words, number
 from .deep.results import WHEN, Result, find_results, value_at
 from .deep.settings import Setup, Trial, size_of
-from .output import COLOURS, figure_with_axes, save_figure, write_rows
+from .output import COLOURS, PICTURES, figure_files, figure_with_axes, rows_text
 
 __all__ = ["run"]
 
@@ -76,15 +77,22 @@ def run(
     stem = f"ablation-c-{setup.stem}"
     page = out / f"{stem}.md"
     about = " ".join(filter(None, [origin_words(setup, found, finished), others]))
-    write_whole(page, "\n".join([about + "\n", *(markdown(*length, found) for length in lengths)]))
     # The figure is of the longest that is whole; one that is longer has another beside it.
     drawn = [(whole[0], out / stem)] if whole else []
     drawn += [(one, out / f"{stem}-{one.epochs}-epochs") for one in begun if one.epochs >= found[0].epochs]
-    return [
-        write_rows(out / f"{stem}.csv", [row for length in lengths for row in number_rows(*length)]),
-        page,
-        *(path for result, place in drawn for path in draw(_curves(result), result.epochs, place)),
-    ]
+    files: dict[Path, str | bytes] = {
+        out / f"{stem}.csv": rows_text([row for length in lengths for row in number_rows(*length)]),
+        page: "\n".join([about + "\n", *(markdown(*length, found) for length in lengths)]),
+    }
+    for result, place in drawn:
+        files |= draw(_curves(result), result.epochs, place)
+    return write_together(files, obsolete=[path for path in _pictures(out, stem) if path not in files])
+
+
+def _pictures(out: Path, stem: str) -> list[Path]:
+    """The figures that there are, of this or an earlier state of the journal."""
+    name = re.compile(rf"{re.escape(stem)}(-\d+-epochs)?")
+    return [path for path in out.glob(f"{stem}*") if path.suffix in PICTURES and name.fullmatch(path.stem)]
 
 
 def _complete_series(
@@ -231,8 +239,11 @@ def _cell(series: Mapping[float, list[Record]], C: float, metric: str, when: str
     return f"{text} ({mark}{shown}{mark} [{low}, {high}])"
 
 
-def draw(curves: Curves, epochs: int, path: Path) -> list[Path]:
-    """Mean and standard error over C, as in the paper's figure, in the last and in the best epoch."""
+def draw(curves: Curves, epochs: int, path: Path) -> dict[Path, bytes]:
+    """Mean and standard error over C, as in the paper's figure, in the last and in the best epoch.
+
+    The files are yet to be written.
+    """
     figure, axes = figure_with_axes(2, height=8.6, rows=2)
     panels = [(metric, when) for when in ("last", "test") for metric in ("roc_auc", "accuracy_linked")]
     for ax, (metric, when) in zip(axes, panels, strict=True):
@@ -251,4 +262,4 @@ def draw(curves: Curves, epochs: int, path: Path) -> list[Path]:
         ax.set_xlabel(f"C (alpha 0.8, {epochs} epochs; band: standard error)")
         ax.set_ylabel(METRICS[metric])
     axes[0].legend(fontsize=8)
-    return save_figure(figure, path)
+    return figure_files(figure, path)

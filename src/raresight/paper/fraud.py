@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from ..common.versions import versions_of
+from ..common.whole_files import write_together
 from ..data import CardFraud, read_card_fraud
 from .command import UnfinishedError
-from .fraud_about import about_of, check_same_run, read_about, write_about
+from .fraud_about import ABOUT, about_of, about_text, check_same_run, read_about
 from .fraud_measures import REFERENCE, Record, against, judged, summarised
 from .fraud_methods import DEEP_FAMILIES, FAMILIES, METHODS, Scores, families_of, run_method
-from .fraud_report import draw, in_order, made_with, read_results, write_table
+from .fraud_report import draw, in_order, made_with, read_results, table_text
 from .fraud_splits import REPEATS, Key, Rows, luck, split_keys, splits
-from .output import write_rows
+from .output import rows_text
 
 __all__ = ["run"]
 
@@ -103,10 +104,10 @@ def run(
     pairs: list[Record] = []
     if table is not None and plain:
         each, pairs = _fitted(table, plain, shown, splits(table, seed, repeats), seed, jobs, tell)
-    rivals: list[Path] = []
+    rivals: dict[Path, str] = {}
     if nets:
         from .fraud_nets import JOURNAL, cells_of_others, finished_cells, net_setups, train_cells
-        from .fraud_nets_report import net_rows, write_net_rivals
+        from .fraud_nets_report import net_rivals, net_rows
 
         journal, setups = out / "deep" / JOURNAL, net_setups(nets, net_seeds, net_epochs)
         left = 0
@@ -125,22 +126,23 @@ def run(
             found, {*shown_before, *((family, method) for family in nets for method in shown)}
         )
         each, pairs = each + net_each, pairs + net_pairs
-        rivals = write_net_rivals(out, {**found, **cells_of_others(journal, nets, about)})
+        rivals = net_rivals(out, {**found, **cells_of_others(journal, nets, about)})
     all_each = in_order([*each, *kept])
     kept_summary = [
         row for row in read_results(out / "fraud.csv") if (row["family"], row["method"]) not in replaced
     ]
     summary = in_order([*summarised(each, pairs), *kept_summary])
-    # First, so that no results stand in the folder of which it is not known where they are from.
-    origin = write_about(out, about)
-    return [
-        write_rows(out / "fraud_splits.csv", all_each),
-        write_rows(out / "fraud.csv", summary),
-        write_table(out / "fraud.md", summary, about),
-        *draw(out / "fraud", summary),
-        *rivals,
-        origin,
-    ]
+    # Together, so that no results stand in the folder of which it is not known where they are from.
+    return write_together(
+        {
+            out / "fraud_splits.csv": rows_text(all_each),
+            out / "fraud.csv": rows_text(summary),
+            out / "fraud.md": table_text(summary, about),
+            **draw(out / "fraud", summary),
+            **rivals,
+            out / ABOUT: about_text(about),
+        }
+    )
 
 
 def _check_at_hand(

@@ -16,7 +16,7 @@ from ..data import CardFraud
 from .fraud_measures import Record
 from .fraud_splits import FOLDS
 
-__all__ = ["ABOUT", "About", "about_of", "check_same_run", "described", "read_about", "write_about"]
+__all__ = ["ABOUT", "About", "about_of", "about_text", "check_same_run", "described", "read_about"]
 
 ABOUT = "fraud_about.json"
 _FIRST_LINE = re.compile(r"ULB card fraud: ([\d,]+) rows .*?, (\d+) frauds\.")
@@ -59,11 +59,9 @@ def described(table: CardFraud) -> dict[str, Any]:
     return {"rows": len(table.y), "frauds": int(table.y.sum()), "digest": digest.hexdigest()[:16]}
 
 
-def write_about(out: Path, about: About) -> Path:
-    """Write of which table and seed the results of a folder are."""
-    path = out / ABOUT
-    path.write_text(json.dumps(asdict(about), indent=2) + "\n", encoding="utf-8")
-    return path
+def about_text(about: About) -> str:
+    """What a folder says of which table and seed its results are."""
+    return json.dumps(asdict(about), indent=2) + "\n"
 
 
 def read_about(out: Path) -> About:

@@ -9,10 +9,10 @@ from .fraud_measures import METRICS, REFERENCE, Record
 from .fraud_methods import DEEP_FAMILIES
 from .fraud_nets import RIVAL, Cell
 from .fraud_report import made_with
-from .fraud_rivals import rival_rows, write_rivals
-from .output import write_rows
+from .fraud_rivals import rival_rows, rivals_text
+from .output import rows_text
 
-__all__ = ["net_rows", "write_net_rivals"]
+__all__ = ["net_rivals", "net_rows"]
 
 
 def net_rows(
@@ -24,11 +24,11 @@ def net_rows(
     return _those(each, shown), _those(pairs, shown)
 
 
-def write_net_rivals(out: Path, found: Mapping[Cell, Record]) -> list[Path]:
-    """TBL less every other method, beside the paper's numbers, as CSV and Markdown."""
+def net_rivals(out: Path, found: Mapping[Cell, Record]) -> dict[Path, str]:
+    """TBL less every other method, beside the paper's numbers, as CSV and Markdown, yet to be written."""
     in_order = sorted(found.items(), key=lambda item: DEEP_FAMILIES.index(item[0].setup.net))
     rows = rival_rows([row for cell, record in in_order for row in _pairs(cell, record, RIVAL)])
-    return [write_rows(out / "fraud_rivals.csv", rows), write_rivals(out / "fraud_rivals.md", rows)]
+    return {out / "fraud_rivals.csv": rows_text(rows), out / "fraud_rivals.md": rivals_text(rows)}
 
 
 def _those(rows: Sequence[Record], shown: Collection[tuple[str, str]]) -> list[Record]:

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..common.whole_files import write_whole
 from .fraud_about import About
 from .fraud_measures import FPR, LEVEL, METRICS, REFERENCE, Record
 from .fraud_methods import ALL_FAMILIES, DEEP_FAMILIES, MAX_FPR, METHODS
 from .fraud_splits import FOLDS
-from .output import COLOURS, figure_with_axes, save_figure
+from .output import COLOURS, figure_files, figure_with_axes
 
 __all__ = [
     "TITLES",
@@ -27,7 +26,7 @@ __all__ = [
     "made_with",
     "read_results",
     "split_title",
-    "write_table",
+    "table_text",
 ]
 
 TITLES = {
@@ -94,7 +93,7 @@ def in_order(rows: Sequence[Record]) -> list[Record]:
     return [{name: row[name] for name in names} for row in sorted(rows, key=place)]
 
 
-def write_table(path: Path, summary: Sequence[Record], about: About) -> Path:
+def table_text(summary: Sequence[Record], about: About) -> str:
     """The summary as Markdown: estimate, and difference to cross entropy with its interval."""
     intervals = sum(row["method"] != REFERENCE for row in summary)
     words = (
@@ -116,8 +115,7 @@ def write_table(path: Path, summary: Sequence[Record], about: About) -> Path:
             for method in dict.fromkeys(row["method"] for row in rows):
                 cells = [_cell(row) for row in rows if row["method"] == method]
                 lines.append(f"| {method} | " + " | ".join(cells) + " |")
-    write_whole(path, "\n".join(lines) + "\n")
-    return path
+    return "\n".join(lines) + "\n"
 
 
 def split_title(row: Record) -> str:
@@ -196,8 +194,11 @@ def _scale(metric: str) -> tuple[float, int]:
     return (1e6, 0) if metric == "brier_score" else (100, 2)
 
 
-def draw(path: Path, summary: Sequence[Record]) -> list[Path]:
-    """Differences to cross entropy with their intervals, one panel for each of two metrics and splits."""
+def draw(path: Path, summary: Sequence[Record]) -> dict[Path, bytes]:
+    """Differences to cross entropy with their intervals, one panel for each of two metrics and splits.
+
+    The files are yet to be written.
+    """
     panels = [(split, metric) for split in _SPLITS for metric in ("partial_auc", "recall_at_fpr")]
     methods = [m for m in dict.fromkeys(row["method"] for row in summary) if m != REFERENCE]
     families = list(dict.fromkeys(row["family"] for row in summary))
@@ -231,4 +232,4 @@ def draw(path: Path, summary: Sequence[Record]) -> list[Path]:
     figure.legend(
         drawn.values(), drawn.keys(), loc="outside lower center", ncols=len(families), frameon=False
     )
-    return save_figure(figure, path)
+    return figure_files(figure, path)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from ..common.whole_files import write_whole
 from .fraud_measures import LEVEL, Record, mean_difference, quantile
 from .fraud_printed import FRAUD_TABLES, printed_gain
 from .fraud_report import TITLES, interval_text, luck_words, split_title
 
-__all__ = ["rival_rows", "write_rivals"]
+__all__ = ["rival_rows", "rivals_text"]
 
 _METRICS = ("roc_auc", "partial_auc", "recall_at_fpr")
 
@@ -37,7 +35,7 @@ def rival_rows(pairs: Sequence[Record]) -> list[Record]:
     return rows
 
 
-def write_rivals(path: Path, rows: Sequence[Record]) -> Path:
+def rivals_text(rows: Sequence[Record]) -> str:
     """The differences as Markdown, the paper's first."""
     lines = [
         "TBL less each rival, in points, with 95% intervals; **bold** where they leave out zero. The paper's "
@@ -61,8 +59,7 @@ def write_rivals(path: Path, rows: Sequence[Record]) -> Path:
             cells = [_printed(metric, table, rival) for table in FRAUD_TABLES]
             cells += [interval_text(own[column]) if column in own else "" for column in columns]
             lines.append(f"| {rival} | " + " | ".join(cells) + " |")
-    write_whole(path, "\n".join(lines) + "\n")
-    return path
+    return "\n".join(lines) + "\n"
 
 
 def _printed(metric: str, table: str, rival: str) -> str:

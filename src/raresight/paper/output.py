@@ -8,20 +8,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..common.whole_files import write_whole
+from ..common.whole_files import write_together, write_whole
 from ..report.drawing import COLOURS, figure_class
 from ..report.loss_figure import short_label
 
-__all__ = ["COLOURS", "figure_with_axes", "save_figure", "short_label", "write_rows"]
+__all__ = [
+    "COLOURS",
+    "PICTURES",
+    "figure_files",
+    "figure_with_axes",
+    "rows_text",
+    "save_figure",
+    "short_label",
+    "write_rows",
+]
+
+PICTURES = (".svg", ".png")
+"""The endings of a figure's files."""
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Records as a CSV file; see `rows_text`."""
+    return write_whole(path, rows_text(rows))
+
+
+def rows_text(rows: Sequence[dict[str, Any]]) -> str:
     """Records as CSV, floats with every digit they have."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows({key: _number(value) for key, value in row.items()} for row in rows)
-    return write_whole(path, text.getvalue())
+    return text.getvalue()
 
 
 def figure_with_axes(
@@ -37,14 +54,22 @@ def figure_with_axes(
 
 
 def save_figure(figure: Any, path: Path) -> list[Path]:
-    """As SVG and PNG, the same bytes on every run."""
+    """Write a figure as SVG and PNG."""
+    return write_together(figure_files(figure, path))
+
+
+def figure_files(figure: Any, path: Path) -> dict[Path, bytes]:
+    """A figure as SVG and PNG, the same bytes on every run, by the files that they are to be."""
     import matplotlib
 
-    paths = [path.with_suffix(".svg"), path.with_suffix(".png")]
+    options: dict[str, dict[str, Any]] = {".svg": {"metadata": {"Date": None}}, ".png": {"dpi": 130}}
+    found = {}
     with matplotlib.rc_context({"svg.hashsalt": path.stem}):
-        figure.savefig(paths[0], metadata={"Date": None})
-        figure.savefig(paths[1], dpi=130)
-    return paths
+        for ending in PICTURES:
+            content = io.BytesIO()
+            figure.savefig(content, format=ending.removeprefix("."), **options[ending])
+            found[path.with_suffix(ending)] = content.getvalue()
+    return found
 
 
 def _number(value: Any) -> Any:

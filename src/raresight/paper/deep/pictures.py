@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..output import COLOURS, figure_with_axes, save_figure
+from ..output import COLOURS, figure_files, figure_with_axes
 from .claims import OURS
 from .experiments import DECAYS, PAPER_EPOCHS
 from .methods import REFERENCE
@@ -22,10 +22,11 @@ _SMOOTHED = 9
 
 def draw_differences(
     results: Sequence[Result], metric: str, title: str, whens: tuple[str, str], path: Path
-) -> list[Path]:
+) -> dict[Path, bytes]:
     """Differences to CE+LA with intervals: a panel a cell, a colour a length and role.
 
-    `whens` are the epochs, of `WHEN`, at the chosen settings and at the paper's.
+    `whens` are the epochs, of `WHEN`, at the chosen settings and at the paper's. The files are yet to be
+    written.
     """
     at = dict(zip(("final", "paper"), whens, strict=True))
     cells = list(dict.fromkeys(result.cell for result in results))
@@ -58,10 +59,10 @@ def draw_differences(
         unit = "" if scale == 1 else ", points"
         ax.set_xlabel(f"{title}, {_when_words(*whens)},\nminus that of {REFERENCE}{unit}")
     _legend(figure, axes, "outside lower center")
-    return save_figure(figure, path)
+    return figure_files(figure, path)
 
 
-def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Path) -> list[Path]:
+def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Path) -> dict[Path, bytes]:
     """Metrics, by titles, on the test set after each epoch of full-length results, means over trainings.
 
     A row of panels for each result, a column for each metric.
@@ -71,10 +72,7 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
     long = [result for result in results if result.epochs == PAPER_EPOCHS and _curves(result)]
     panels = [(result, metric) for result in long for metric in metrics]
     if not panels:
-        # One of before would belong to other results.
-        for suffix in (".svg", ".png"):
-            path.with_suffix(suffix).unlink(missing_ok=True)
-        return []
+        return {}
     width, height = 5.6 * len(metrics) + 1.5, 4.8 * len(long)
     figure, axes = figure_with_axes(len(metrics), width, height, rows=len(long))
     for ax, (result, metric) in zip(axes, panels, strict=True):
@@ -111,7 +109,7 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
         ax.set_xlabel(f"epoch (dotted: learning rate lowered)\n{smoothed}")
         ax.set_ylabel(f"{metrics[metric]} on the test set{'' if scale == 1 else ', %'}")
     _legend(figure, axes, "outside right center")
-    return save_figure(figure, path)
+    return figure_files(figure, path)
 
 
 def _mean_of_known(values: Sequence[float | None]) -> float:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...common.whole_files import write_whole
+from ...common.whole_files import write_together
 from ..command import UnfinishedError
-from ..output import write_rows
+from ..output import PICTURES, rows_text
 from .digest import digest
 from .estimates import LEVEL
 from .experiments import EXPERIMENTS, Experiment, check_rhos
@@ -161,15 +161,17 @@ def write_report(
     about = " ".join(filter(None, [origin_words(setup, [*final, *paper], finished), others]))
     text = markdown(report, final, paper, finished, missing, about)
     page, judged = out / f"{stem}.md", out / f"{experiment.name}-{setup.stem}-verdicts.md"
-    write_whole(page, text)
-    write_whole(judged, verdicts(f"{experiment.name}, {dataset}", about, [*final, *paper]))
-    return [
-        write_rows(out / f"{stem}.csv", number_rows(report, [*final, *paper])),
-        page,
-        judged,
-        *draw_differences([*final, *paper], report.drawn, report.drawn_title, report.drawn_when, out / stem),
-        *draw_epochs([*final, *paper], report.curves, out / f"{stem}-epochs"),
-    ]
+    shown, curves = [*final, *paper], out / f"{stem}-epochs"
+    files: dict[Path, str | bytes] = {
+        out / f"{stem}.csv": rows_text(number_rows(report, shown)),
+        page: text,
+        judged: verdicts(f"{experiment.name}, {dataset}", about, shown),
+        **draw_differences(shown, report.drawn, report.drawn_title, report.drawn_when, out / stem),
+        **draw_epochs(shown, report.curves, curves),
+    }
+    # Curves of before, where there are none now, would be of other results than the page.
+    before = [curves.with_suffix(ending) for ending in PICTURES]
+    return write_together(files, obsolete=[path for path in before if path not in files])
 
 
 def not_trained(
