@@ -153,6 +153,57 @@ def test_table_says_how_nets_were_trained(together, journal):
     assert "#### linear, the last quarter in time\n\n|" in text
 
 
+def test_tables_say_for_how_many_epochs_nets_were_trained(together, journal, table, tmp_path):
+    """Of a method whose patience ended fewer than of its stack, by what the journal says of each."""
+    out, *_ = together
+    lines = lines_of(journal)
+    for line in lines:
+        tbl = line["methods"]["TBL"]
+        tbl["best_epochs"] = [1]
+        if line["fit"]["fold"] == 0:
+            for loss in tbl["validation_scores"]:
+                line["history"][loss] = [[0.5, None]]
+    for name in ("fraud.csv", "fraud_splits.csv", "fraud_about.json"):
+        shutil.copy(out / name, tmp_path)
+    (tmp_path / "deep").mkdir()
+    write_lines(tmp_path / "deep" / "fraud.jsonl.gz", map(json.dumps, lines))
+    few = {"families": ["tabnet"], "net_seeds": 1, "net_epochs": 2, "repeats": 1, "results_only": True}
+    reproduce("fraud", tmp_path, **few)
+    text = (tmp_path / "fraud.md").read_text()
+    assert (
+        "Epochs of nets are those that a method was trained for, over the splits, until its patience" in text
+    )
+    nets = text.split("#### tabnet, 4 folds")[1].split("####")[0]
+    assert "| Brier score x 1e6 | epochs | best epochs |" in nets
+    cells = {row.split(" | ")[0].strip("| "): row.split(" | ")[-2:] for row in nets.splitlines()}
+    assert cells["TBL"] == ["1 to 2", "1 |"]
+    assert cells["cross entropy"][0] == "2"
+    # What is no net has none.
+    linear = text.split("#### linear, 4 folds")[1].split("####")[0]
+    assert "Brier score x 1e6 |\n" in linear
+    splits = read(tmp_path / "fraud_splits.csv")
+    assert {row["epochs"] for row in of_family(splits, "linear")} == {""}
+    own = [row for row in of_family(splits, "tabnet") if row["method"] == "TBL"]
+    assert [(row["split"], row["fold"], row["epochs"], row["best_epochs"]) for row in own] == [
+        *(("random", str(fold), "2" if fold else "1", "1") for fold in range(4)),
+        ("time", "0", "1", "1"),
+    ]
+    assert (
+        "Epochs that methods were trained for: tabnet 1 to 2.\n" in (tmp_path / "fraud_rivals.md").read_text()
+    )
+    rival = next(row for row in read(tmp_path / "fraud_rivals.csv") if row["rival"] == "poly")
+    assert (rival["epochs"], rival["TBL epochs"]) == ("2", "1 to 2")
+    # Files and journals of before do not say it, and the page does not either.
+    for line in lines:
+        del line["history"]
+        for found in line["methods"].values():
+            del found["best_epochs"]
+    write_lines(tmp_path / "deep" / "fraud.jsonl.gz", map(json.dumps, lines))
+    reproduce("fraud", tmp_path, **few)
+    pages = [(tmp_path / name).read_text() for name in ("fraud.md", "fraud_rivals.md")]
+    assert not any("pochs" in page for page in pages)
+
+
 def test_rivals_stand_beside_the_paper(together, journal):
     out, *_ = together
     text = (out / "fraud_rivals.md").read_text()

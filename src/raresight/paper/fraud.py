@@ -22,7 +22,7 @@ from ..common.whole_files import write_together
 from ..data import CardFraud, read_card_fraud
 from .command import UnfinishedError
 from .fraud_about import ABOUT, about_of, about_text, check_same_run, read_about
-from .fraud_measures import REFERENCE, Record, against, judged, summarised
+from .fraud_measures import EPOCHS, REFERENCE, Record, against, judged, summarised
 from .fraud_methods import DEEP_FAMILIES, FAMILIES, METHODS, Scores, families_of, run_method
 from .fraud_report import draw, in_order, made_with, read_results, table_text
 from .fraud_splits import REPEATS, Key, Rows, luck, split_keys, splits
@@ -198,7 +198,8 @@ def _fitted(
         if name["method"] == REFERENCE:
             reference = found
         made = made_with(versions_of(["numpy", "scipy", "scikit-learn", name["family"]]))
-        each.append({**name, **judged(y, found), "device": "CPU", "seeds": 1, **made})
+        no_net = dict.fromkeys(EPOCHS, "")
+        each.append({**name, **judged(y, found), "device": "CPU", "seeds": 1, **no_net, **made})
         pairs += [{**name, **row} for row in against(y, found, reference or found)]
     return each, pairs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..metrics import brier_score, compare, partial_auc, recall_at_fpr, roc_auc
 from .fraud_methods import MAX_FPR, Scores
 
 __all__ = [
+    "EPOCHS",
     "FPR",
     "LEVEL",
     "METRICS",
@@ -22,6 +23,7 @@ __all__ = [
     "judged",
     "mean_difference",
     "quantile",
+    "span_words",
     "summarised",
 ]
 
@@ -29,6 +31,8 @@ Record = dict[str, Any]
 
 FPR = 0.001
 LEVEL = 0.95
+EPOCHS = ("epochs", "best_epochs")
+"""How long a net was trained, and the epochs of the weights it has; empty for what is no net."""
 REFERENCE = "cross entropy"
 METRICS: dict[str, dict[str, Any]] = {
     "roc_auc": {},
@@ -68,7 +72,8 @@ def summarised(each: Sequence[Record], pairs: Sequence[Record]) -> list[Record]:
 
     Args:
         each: A row for each split, family and method: `split`, `repeat`, `fold`, `family`, `method`, what
-            `judged` gives, `device` and `seeds` (nets of each loss setting).
+            `judged` gives, `device` and `seeds` (nets of each loss setting); of nets also `epochs` and
+            `best_epochs`, as text.
         pairs: A row for each of these and each metric, as `against` gives it.
     """
     rows = []
@@ -90,9 +95,23 @@ def summarised(each: Sequence[Record], pairs: Sequence[Record]) -> list[Record]:
                     "seconds": round(sum(row["seconds"] for row in mine), 1),
                     "device": " and ".join(dict.fromkeys(str(row["device"]) for row in mine)),
                     "seeds": mine[0]["seeds"],
+                    **{name: span_words(row.get(name, "") for row in mine) for name in EPOCHS},
                 }
             )
     return rows
+
+
+def span_words(texts: Iterable[str]) -> str:
+    """The smallest and the largest of the numbers in some texts; empty where there is none.
+
+    >>> span_words(["25 29 18", "30"]), span_words(["30", "30"]), span_words([""])
+    ('18 to 30', '30', '')
+    """
+    numbers = [int(number) for text in texts for number in text.split() if number != "to"]
+    if not numbers:
+        return ""
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def mean_difference(gaps: Sequence[Record]) -> dict[str, float]:

@@ -44,6 +44,8 @@ def _each(cell: Cell, record: Record) -> Iterator[Record]:
             **values,
             "device": record["device"],
             "seeds": cell.setup.seeds,
+            "epochs": _epochs(record, method),
+            "best_epochs": " ".join(map(str, found.get("best_epochs", ()))),
             **made,
         }
 
@@ -51,7 +53,19 @@ def _each(cell: Cell, record: Record) -> Iterator[Record]:
 def _pairs(cell: Cell, record: Record, reference: str) -> Iterator[Record]:
     for method, found in record["methods"].items():
         for gap in found["differences"][reference]:
-            yield {**_name(cell, method), **gap}
+            yield {**_name(cell, method), "epochs": _epochs(record, method), **gap}
+
+
+def _epochs(record: Record, method: str) -> str:
+    """After how many epochs a method ended, by its patience or with the last; empty where it is not said."""
+    history = record.get("history", {})
+    nets = [
+        net
+        for loss in record["methods"][method].get("validation_scores", ())
+        for net in history.get(loss, ())
+    ]
+    judged = [epoch for net in nets for epoch, merit in enumerate(net, start=1) if merit is not None]
+    return str(max(judged)) if judged else ""
 
 
 def _name(cell: Cell, method: str) -> Record:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .fraud_about import About
-from .fraud_measures import FPR, LEVEL, METRICS, REFERENCE, Record
+from .fraud_measures import EPOCHS, FPR, LEVEL, REFERENCE, Record
 from .fraud_methods import ALL_FAMILIES, DEEP_FAMILIES, MAX_FPR, METHODS
 from .fraud_splits import FOLDS
 from .output import COLOURS, figure_files, figure_with_axes
@@ -35,11 +35,17 @@ TITLES = {
     "recall_at_fpr": f"recall at FPR {FPR:g}",
     "brier_score": "Brier score x 1e6",
 }
+_EPOCHS_TITLES = {"epochs": "epochs", "best_epochs": "best epochs"}
+_EPOCHS_WORDS = (
+    "Epochs of nets are those that a method was trained for, over the splits, until its patience or the "
+    "epochs ended; best epochs, chosen by held-out rows, those of the weights that its nets have."
+)
 _SPLITS = {"random": "folds", "time": "the last quarter in time"}
 _WHOLE = ("repeat", "fold", "repeats", "tests", "positives", "seeds")
-_WORDS = ("split", "family", "method", "metric", "chosen", "device", "versions", "date")
-# Files written before there were deep families do not have these: everything ran once, on a CPU.
-_BEFORE: Record = {"device": "CPU", "seeds": 1}
+_WORDS = ("split", "family", "method", "metric", "chosen", "device", "versions", "date", *EPOCHS)
+# Files written before there were deep families do not have these: everything ran once, on a CPU. Nor do those
+# of before say how long nets were trained.
+_BEFORE: Record = {"device": "CPU", "seeds": 1, **dict.fromkeys(EPOCHS, "")}
 
 
 def read_results(path: Path, unsaid: Record | None = None) -> list[Record]:
@@ -102,18 +108,23 @@ def table_text(summary: Sequence[Record], about: About) -> str:
         f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero. Of the {intervals} "
         f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone. {luck_words(summary)}"
     )
-    lines = [words.rstrip()]
+    has_epochs = any(row[name] for row in summary for name in EPOCHS)
+    lines = [" ".join(filter(None, [words.rstrip(), _EPOCHS_WORDS if has_epochs else ""]))]
     for split in _SPLITS:
         for family in dict.fromkeys(row["family"] for row in summary):
             rows = [row for row in summary if (row["split"], row["family"]) == (split, family)]
             if not rows:
                 continue
             lines += ["", f"#### {family}, {split_title(rows[0])}", ""]
+            # Where the journal of the nets says it.
+            epochs = {_EPOCHS_TITLES[name]: name for name in EPOCHS if any(row[name] for row in rows)}
             if family in DEEP_FAMILIES:
                 lines += [_how(rows[0]), ""]
-            lines += ["| | " + " | ".join(TITLES.values()) + " |", "|---" * (len(METRICS) + 1) + "|"]
+            titles = [*TITLES.values(), *epochs]
+            lines += ["| | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
             for method in dict.fromkeys(row["method"] for row in rows):
-                cells = [_cell(row) for row in rows if row["method"] == method]
+                own = [row for row in rows if row["method"] == method]
+                cells = [*map(_cell, own), *(own[0][name] for name in epochs.values())]
                 lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .fraud_measures import LEVEL, Record, mean_difference, quantile
+from .fraud_measures import LEVEL, Record, mean_difference, quantile, span_words
 from .fraud_printed import FRAUD_TABLES, printed_gain
 from .fraud_report import TITLES, interval_text, luck_words, split_title
 
 __all__ = ["rival_rows", "rivals_text"]
 
+_EPOCHS = ("epochs", "TBL epochs")
 _METRICS = ("roc_auc", "partial_auc", "recall_at_fpr")
 
 
 def rival_rows(pairs: Sequence[Record]) -> list[Record]:
     """The mean difference of each method to TBL, turned round: TBL less the method.
 
-    `pairs` has a row for each split, family, method and metric with the difference to TBL and its variance.
+    `pairs` has a row for each split, family, method and metric with the difference to TBL, its variance and
+    how many epochs the method was trained for.
     """
     rows = []
     for named in dict.fromkeys((p["split"], p["family"], p["method"], p["metric"]) for p in pairs):
@@ -27,6 +29,9 @@ def rival_rows(pairs: Sequence[Record]) -> list[Record]:
         found = mean_difference([{**gap, "difference": -gap["difference"]} for gap in gaps])
         row = {"split": split, "family": family, "rival": method, "metric": metric, **found}
         row |= {"repeats": len({gap["repeat"] for gap in gaps}), "tests": len(gaps)}
+        row |= {"epochs": span_words(gap["epochs"] for gap in gaps)}
+        ours = (p for p in pairs if (p["split"], p["family"], p["method"]) == (split, family, "TBL"))
+        row |= {"TBL epochs": span_words(p["epochs"] for p in ours)}
         for table in FRAUD_TABLES:
             printed = printed_gain(table, metric, method)
             row[f"paper {table}"] = "" if printed is None else printed.gain
@@ -44,7 +49,7 @@ def rivals_text(rows: Sequence[Record]) -> str:
         "rate for all losses of a net (TabNet's was chosen with cross entropy, TabM's is the default): a "
         f"loss that wants another step size is at a disadvantage. Of our {len(rows)} intervals about "
         f"{len(rows) * (1 - LEVEL):.0f} would be bold by chance alone; those of recall come from resampling, "
-        f"which moves their ends by some tenths of a point. {luck_words(rows)}"
+        f"which moves their ends by some tenths of a point. {luck_words(rows)} {_epochs_words(rows)}".rstrip()
     ]
     for metric in _METRICS:
         mine = [row for row in rows if row["metric"] == metric]
@@ -60,6 +65,17 @@ def rivals_text(rows: Sequence[Record]) -> str:
             cells += [interval_text(own[column]) if column in own else "" for column in columns]
             lines.append(f"| {rival} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _epochs_words(rows: Sequence[Record]) -> str:
+    """How long the nets were trained, where it is known."""
+    families = dict.fromkeys(row["family"] for row in rows)
+    spans = {
+        family: span_words(row[name] for row in rows if row["family"] == family for name in _EPOCHS)
+        for family in families
+    }
+    known = [f"{family} {span}" for family, span in spans.items() if span]
+    return f"Epochs that methods were trained for: {', '.join(known)}." if known else ""
 
 
 def _printed(metric: str, table: str, rival: str) -> str:
