@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.status import Status
 
 from . import __version__
 
@@ -277,7 +278,8 @@ def paper(
     size: Annotated[
         str | None,
         typer.Option(
-            help="nets: short, medium, full, or epochs of search and result: 8,16; left out, short."
+            help="nets: train so long: short, medium, full, or epochs of search and result such as 8,16, for "
+            "deer among horses half as many again; left out, short. Shown are all that there are."
         ),
     ] = None,
     rho: Annotated[
@@ -293,7 +295,9 @@ def paper(
     device: Annotated[
         str | None, typer.Option(help="nets: such as cuda or cpu; left out, a GPU if there is one.")
     ] = None,
-    stack: Annotated[int | None, typer.Option(help="nets: the most that are trained as one.")] = None,
+    stack: Annotated[
+        int | None, typer.Option(help="nets: the most that are trained as one; left out, 48.")
+    ] = None,
     results_only: Annotated[
         bool,
         typer.Option(
@@ -302,39 +306,23 @@ def paper(
         ),
     ] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="nets: only print how many are trained and how long it takes.")
+        bool,
+        typer.Option(
+            "--plan",
+            help="nets, those of fraud too: only print how many are left to train and how long a GPU takes.",
+        ),
     ] = False,
 ) -> None:
     """Write a table or figure of the paper: its numbers, and a picture of them."""
-    from .paper import DEEP_NAMES, NAMES, options_of, reproduce
-    from .paper.command import UNFINISHED, UnfinishedError
+    from .paper import ALL, DEEP_NAMES, NAMES, options_of, reproduce
+    from .paper.command import UNFINISHED, UnfinishedError, check_minutes
 
     rhos = None if rho is None else _listed_numbers("--rho", rho)
     if stack is not None and stack < 1:
         raise ValueError(f"--stack must be at least 1, but is {stack}")
-    if minutes is not None and not minutes >= 0:
-        raise ValueError(f"--minutes must be at least 0, but is {minutes:g}")
-    if plan and name == "fraud":
-        from .paper.fraud_deep import plan_text as fraud_plan
-        from .paper.fraud_nets import JOURNAL
-
-        nets = _listed(families or "deep")
-        journal = out / "deep" / JOURNAL
-        typer.echo(fraud_plan(nets, net_seeds, repeats, net_epochs, journal, seed, data))
-        return
-    if plan:
-        if name not in DEEP_NAMES:
-            raise ValueError(f"only {', '.join(DEEP_NAMES)} have a plan, and the nets of fraud, not {name}")
-        from .paper.deep.experiments import EXPERIMENTS, check_rhos
-        from .paper.deep.plan import STACK, plan_text
-        from .paper.deep.settings import Setup, size_of
-
-        setup = Setup(dataset or "cifar10", size_of(size or "short"))
-        EXPERIMENTS[DEEP_NAMES[name]].check(setup, name)
-        check_rhos([EXPERIMENTS[DEEP_NAMES[name]]], rhos, name)
-        most = STACK if stack is None else stack
-        typer.echo(plan_text([DEEP_NAMES[name]], setup, most, rhos, journals=out / "deep"))
-        return
+    check_minutes(minutes, "--minutes")
+    if plan and name not in (*DEEP_NAMES, "fraud"):
+        raise ValueError(f"only {', '.join(DEEP_NAMES)} have a plan, and the nets of fraud, not {name}")
     options: dict[str, object] = {"data": data} if data is not None else {}
     for option, text in (("dataset", dataset), ("size", size), ("device", device)):
         if text is not None:
@@ -353,14 +341,33 @@ def paper(
     for option, number in numbers:
         if number is not None:
             options[option] = number
-    _refuse_strange(name, options, () if name == "all" else options_of(name))
-    for part in NAMES if name == "all" else (name,):
+    _refuse_strange(name, options, () if name == ALL else options_of(name))
+    if plan and name == "fraud":
+        from .paper.fraud_deep import plan_text as fraud_plan
+        from .paper.fraud_nets import JOURNAL
+
+        nets = _listed(families or "deep")
+        journal = out / "deep" / JOURNAL
+        typer.echo(fraud_plan(nets, net_seeds, repeats, net_epochs, journal, seed, data))
+        return
+    if plan:
+        from .paper.deep.experiments import EXPERIMENTS, check_rhos
+        from .paper.deep.plan import STACK, plan_text
+        from .paper.deep.report import refuse_seed
+        from .paper.deep.settings import Setup, size_of
+
+        refuse_seed(name, seed)
+        setup = Setup(dataset or "cifar10", size_of(size or "short"))
+        EXPERIMENTS[DEEP_NAMES[name]].check(setup, name)
+        check_rhos([EXPERIMENTS[DEEP_NAMES[name]]], rhos, name)
+        most = STACK if stack is None else stack
+        typer.echo(plan_text([DEEP_NAMES[name]], setup, most, rhos, journals=out / "deep"))
+        return
+    for part in NAMES if name == ALL else (name,):
         console = Console(stderr=True)
         with console.status(part) as status:
-            # In a log file there is no line to rewrite, so each step has its own.
-            tell = status.update if console.is_terminal else partial(console.print, highlight=False)
             try:
-                paths = reproduce(part, out, seed, tell, **options)
+                paths = reproduce(part, out, seed, _teller(console, status), **options)
             except UnfinishedError as unfinished:
                 console.print(_plain(unfinished), highlight=False, soft_wrap=True)
                 raise typer.Exit(UNFINISHED) from None
@@ -405,6 +412,13 @@ def main() -> None:
             raise
         Console(stderr=True).print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
         sys.exit(1)
+
+
+def _teller(console: Console, status: Status) -> Callable[[str], None]:
+    """Shows a step in the line of the status; in a log file, where none is rewritten, in one of its own."""
+    line = partial(console.print, highlight=False, soft_wrap=True)
+    show: Callable[[str], None] = status.update if console.is_terminal else line
+    return lambda text: show(_plain(text))
 
 
 def _listed(text: str) -> list[str]:

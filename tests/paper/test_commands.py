@@ -64,6 +64,65 @@ def test_a_plan_names_what_was_typed():
     assert "brier has no imbalance 0.1; rho is one of" in refused("brier", "--plan", "--rho", "0.1")
 
 
+def test_a_plan_refuses_what_the_training_would(tmp_path):
+    here = ["--plan", "--out", str(tmp_path)]
+    message = refused("table2", *here, "--families", "deep", "--jobs", "3")
+    assert message.startswith("paper table2 takes no --families, --jobs; its options are --data, --dataset")
+    message = refused("fraud", *here, "--rho", "0.01", "--size", "full")
+    assert message.startswith("paper fraud takes no --size, --rho; its options are --data, --families")
+    assert refused("table2", *here, "--seed", "5").startswith("table2 takes no seed: its draws and trainings")
+    assert "have a plan, and the nets of fraud, not all" in refused("all", *here)
+    # What the training takes is no error, though it changes nothing here.
+    plain = printed("table2", *here)
+    assert printed("table2", *here, "--device", "cuda", "--minutes", "3", "--results-only") == plain
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--depth", "9"], "depth must be 6n + 2, such as 8, 20, 32, 44 or 56, but is 9"),
+        (["--depth", "2"], "depth must be 6n + 2, such as 8, 20, 32, 44 or 56, but is 2"),
+        (["--depth", "-4"], "depth must be 6n + 2, such as 8, 20, 32, 44 or 56, but is -4"),
+        (["--width", "0"], "width must be at least 1, but is 0"),
+        (["--minutes", "nan"], "minutes must be at least 0, but is nan"),
+        (["--minutes=-1"], "minutes must be at least 0, but is -1"),
+    ],
+)
+@pytest.mark.parametrize("way", [["--plan"], ["--data", "nowhere"]])
+def test_nets_and_times_that_cannot_be_are_refused_before_anything_is_done(
+    words, message, way, capsys, tmp_path
+):
+    assert deep(["--experiment", "table2", *way, *words, "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_experiment_named_twice_is_one(capsys, tmp_path):
+    words = ["--plan", "--out", str(tmp_path)]
+    assert deep(["--experiment", "table2", *words]) == 0
+    once = capsys.readouterr().out
+    assert deep(["--experiment", "table2", "table2", *words]) == 0
+    assert capsys.readouterr().out == once
+
+
+def test_a_plan_names_the_net(capsys, tmp_path):
+    assert (
+        deep(["--experiment", "table2", "--plan", "--depth", "8", "--width", "4", "--out", str(tmp_path)])
+        == 0
+    )
+    assert capsys.readouterr().out.startswith("cifar10, ResNet-8 of width 4, size short, ")
+
+
+def test_steps_in_a_log_have_a_line_each_however_long(tmp_path):
+    """And brackets are no markup there."""
+    folder = tmp_path / ("a [red]long name " * 6)
+    folder.mkdir()
+    run = CliRunner().invoke(app, ["paper", "overview", "--out", str(folder)])
+    told = run.stderr.splitlines()
+    assert told[0] == f"reading {folder / 'deep' / 'table2-cifar10.jsonl.gz'}"
+    assert len(told) == 4
+
+
 def test_options_of_other_parts_are_refused_as_they_were_typed(tmp_path):
     here = ["--out", str(tmp_path)]
     assert refused("table1", "--net-seeds", "2", *here) == "paper table1 takes no --net-seeds"
@@ -77,6 +136,10 @@ def test_options_of_other_parts_are_refused_as_they_were_typed(tmp_path):
     assert "--rho" in message
     assert "depth" not in message
     assert "unknown part of the paper 'table9'" in refused("table9", "--size", "full", *here)
+    assert refused("table9", *here).endswith("brier, overview, all")
+    for jobs in ("0", "-3"):
+        message = refused("fraud", "--data", "nowhere.csv", "--jobs", jobs, *here)
+        assert message == f"jobs must be at least 1, not {jobs}"
     assert not list(tmp_path.iterdir())
 
 
@@ -87,6 +150,8 @@ def test_options_of_other_parts_are_refused_as_they_were_typed(tmp_path):
         (fraud_deep, ["--data", "nowhere.csv", "--seeds", "0"], "seeds must be at least 1, not 0"),
         (fraud_deep, ["--plan", "--seeds", "0"], "seeds must be at least 1, not 0"),
         (fraud_deep, ["--plan", "--repeats", "0"], "repeats must be at least 1, not 0"),
+        (fraud_deep, ["--plan", "--minutes", "nan"], "minutes must be at least 0, but is nan"),
+        (fraud_deep, ["--data", "nowhere.csv", "--minutes=-1"], "minutes must be at least 0, but is -1"),
         (deep, ["--experiment", "table2", "--data", "nowhere"], "nowhere"),
         (deep, ["--experiment", "table2", "--plan", "--size", "huge"], "size must be one of short"),
         (deep, ["--experiment", "table2", "--plan", "--stack", "0"], "stack must be at least 1, but is 0"),

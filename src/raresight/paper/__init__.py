@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DEEP_NAMES", "NAMES", "OVERVIEW", "options_of", "reproduce"]
+__all__ = ["ALL", "DEEP_NAMES", "NAMES", "OVERVIEW", "options_of", "reproduce"]
 
 NAMES = ("table1", "figure1", "figure2", "figure3", "theorem2", "influence")
 # Those with nets, each with the experiment of `raresight.paper.deep` that trains for it.
@@ -23,6 +23,7 @@ DEEP_NAMES = {
 }
 NAMES_WITH_DATA = ("fraud", *DEEP_NAMES)  # these need files that the user brings
 OVERVIEW = "overview"  # of what the journals of nets have
+ALL = "all"  # those without data, to the command
 _FRAUD_OPTIONS = (
     "families",
     "methods",
@@ -52,7 +53,7 @@ def options_of(name: str) -> tuple[str, ...]:
         return ("dataset",)
     if name in NAMES_WITH_DATA:
         return ("data", *(_DEEP_OPTIONS if name in DEEP_NAMES else _FRAUD_OPTIONS))
-    known = ", ".join((*NAMES, *NAMES_WITH_DATA, OVERVIEW))
+    known = ", ".join((*NAMES, *NAMES_WITH_DATA, OVERVIEW, ALL))
     raise ValueError(f"unknown part of the paper {name!r}; known are {known}")
 
 

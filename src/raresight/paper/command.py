@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-__all__ = ["UNFINISHED", "UnfinishedError", "exit_code", "tell"]
+__all__ = ["INTERRUPTED", "UNFINISHED", "UnfinishedError", "check_minutes", "exit_code", "tell"]
 
 UNFINISHED = 3
 """The exit code where time ran out before the end."""
@@ -21,6 +21,12 @@ def tell(message: str) -> None:
     """Write a line of progress at once."""
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
+
+
+def check_minutes(minutes: float | None, name: str = "minutes") -> None:
+    """An error for a time that cannot be, known to the user by `name`."""
+    if minutes is not None and not minutes >= 0:
+        raise ValueError(f"{name} must be at least 0, but is {minutes:g}")
 
 
 def exit_code(work: Callable[[], int]) -> int:

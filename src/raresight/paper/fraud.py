@@ -79,6 +79,8 @@ def run(
             "Machine Learning Group of ULB as 'Credit Card Fraud Detection')"
         )
     chosen = families_of(FAMILIES if families is None else families)
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
     unknown = [method for method in methods if method not in METHODS]
     if unknown:
         raise ValueError(f"unknown method {unknown[0]!r}; known are {', '.join(METHODS)}")

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .command import UNFINISHED, exit_code, tell
+from .command import UNFINISHED, check_minutes, exit_code, tell
 from .fraud_methods import DEEP_FAMILIES, LOSS_METHODS, SETTINGS, families_of
 from .fraud_splits import REPEATS, split_keys
 
@@ -26,7 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("--data", type=Path, help="the fraud table: creditcard.csv, Parquet or .npz")
-    add("--out", type=Path, default=Path("results/deep"), help="folder of the journal")
+    add(
+        "--out",
+        type=Path,
+        default=Path("results/deep"),
+        help="folder of the journal: DIR/deep for --out DIR of raresight paper",
+    )
     add("--minutes", type=float, help="stop before so many have passed")
     add("--nets", nargs="+", default=list(DEEP_FAMILIES), choices=list(DEEP_FAMILIES))
     add("--seeds", type=int, help="nets of each loss setting; left out, 3 of tabnet and 1 of tabm")
@@ -44,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     from .fraud_nets import JOURNAL, net_setups, train_cells
 
+    check_minutes(chosen.minutes)
     if chosen.plan:
         journal = chosen.out / JOURNAL
         counted = (chosen.nets, chosen.seeds, chosen.repeats, chosen.epochs)

@@ -230,7 +230,7 @@ def train_cells(
         needed = planned_seconds(cell.setup, device_name(where), known)
         left = end - time.monotonic()
         if left <= (longest if needed is None else needed):
-            tell(f"{cell}: not begun, {left:.0f} s are left")
+            tell(f"{cell}: not begun, {max(left, 0.0):.0f} s are left")
             return len(missing) - place
         title = f"{len(known) + 1} of {len(cells)}: {cell}"
         tell(title if needed is not None or where != "cpu" else f"{title}; {NO_GPU}")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..command import UNFINISHED, exit_code, tell
+from ..command import UNFINISHED, check_minutes, exit_code, tell
 from .experiments import EXPERIMENTS, check_rhos, check_roles
 from .plan import STACK, plan_text
 from .settings import DATASETS, ROLES, SIZES, Setup, size_of
@@ -30,7 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--experiment", required=True, nargs="+", choices=list(EXPERIMENTS), help="one or several, in order")
     add("--data", type=Path, help="folder of the image set")
-    add("--out", type=Path, default=Path("results/deep"), help="folder of the journals")
+    add(
+        "--out",
+        type=Path,
+        default=Path("results/deep"),
+        help="folder of the journals: DIR/deep for --out DIR of raresight paper",
+    )
     add("--dataset", default="cifar10", choices=list(DATASETS))
     lengths = f"{', '.join(SIZES)}, or epochs of search and result such as 8,16"
     add("--size", default="short", help=f"{lengths}; for deer among horses half as many again")
@@ -51,21 +56,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    check_roles([EXPERIMENTS[name] for name in chosen.experiment], chosen.role or ())
+    check_minutes(chosen.minutes)
+    names = list(dict.fromkeys(chosen.experiment))
+    experiments = [EXPERIMENTS[name] for name in names]
+    check_roles(experiments, chosen.role or ())
     roles = chosen.role or ROLES
     setup = Setup(chosen.dataset, size_of(chosen.size), chosen.depth, chosen.width)
     if chosen.plan:
-        text = plan_text(chosen.experiment, setup, chosen.stack, chosen.rho, roles, chosen.out)
+        text = plan_text(names, setup, chosen.stack, chosen.rho, roles, chosen.out)
         sys.stdout.write(f"{text}\n")
         return 0
-    check_rhos([EXPERIMENTS[name] for name in chosen.experiment], chosen.rho)
+    check_rhos(experiments, chosen.rho)
     import time
 
     from .runs import run_experiment
 
     begun, left = time.monotonic(), 0
     waits_for: list[str] = []
-    for name in chosen.experiment:
+    for name in names:
         minutes = None if chosen.minutes is None else chosen.minutes - (time.monotonic() - begun) / 60
         outcome = run_experiment(
             EXPERIMENTS[name],

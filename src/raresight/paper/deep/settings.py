@@ -128,6 +128,11 @@ class Setup:
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
             raise ValueError(f"dataset must be one of {', '.join(DATASETS)}, but is {self.dataset!r}")
+        # Said before anything is planned or a folder made, as the net itself would say it.
+        if self.layers < 8 or self.layers % 6 != 2:
+            raise ValueError(f"depth must be 6n + 2, such as 8, 20, 32, 44 or 56, but is {self.layers}")
+        if self.width < 1:
+            raise ValueError(f"width must be at least 1, but is {self.width}")
 
     @property
     def layers(self) -> int:
