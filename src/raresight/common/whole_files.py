@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -34,5 +35,7 @@ def write_together(contents: Mapping[Path, str | bytes], obsolete: Iterable[Path
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         for unfinished in aside.values():
-            unfinished.unlink(missing_ok=True)
+            # What could not be written may not be removed either, which says less than the error before.
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
     return list(contents)

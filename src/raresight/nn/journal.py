@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .safe_files import naming
+
 __all__ = ["Journal", "read_journal"]
 
 
@@ -26,6 +28,7 @@ class Journal:
                 f"{path} has {len(content)} bytes, but had {kept_bytes} at the last checkpoint: it was cut "
                 "off since; take another folder"
             )
+        self._path = path
         self.rows = _parsed(path, content[:kept_bytes])
         self._file = path.open("ab")
         self._file.truncate(kept_bytes)
@@ -34,16 +37,20 @@ class Journal:
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write results; others can read them from now on."""
         text = "".join(json.dumps(_plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
-        self._file.write(text.encode())
-        self._file.flush()
+        with naming(self._path):
+            self._file.write(text.encode())
+            self._file.flush()
 
     def sync(self) -> int:
         """Bring everything to the disk; returns the length of the file."""
-        os.fsync(self._file.fileno())
+        with naming(self._path):
+            os.fsync(self._file.fileno())
         return self._file.tell()
 
     def close(self) -> None:
-        self._file.close()
+        # What could not be written before is tried once more here.
+        with naming(self._path):
+            self._file.close()
 
 
 def read_journal(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

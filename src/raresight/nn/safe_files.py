@@ -4,16 +4,43 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-__all__ = ["UNFINISHED", "need_safetensors", "read_tensors", "tensor_metadata", "write_json", "write_tensors"]
+__all__ = [
+    "UNFINISHED",
+    "naming",
+    "need_safetensors",
+    "read_tensors",
+    "tensor_metadata",
+    "write_json",
+    "write_tensors",
+]
 
 # How the name of a file ends while it is being written.
 UNFINISHED = ".unfinished"
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in errors that do not: writing to an open file on a full disk tells no name.
+
+    >>> with naming(Path("some.json")):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+    ...
+    OSError: [Errno 28] No space left on device: 'some.json'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
@@ -64,8 +91,10 @@ def tensor_metadata(path: Path) -> dict[str, str]:
 def write_json(path: Path, value: Any) -> None:
     """Write plain values as JSON, in place of an earlier file."""
     unfinished = path.with_name(path.name + UNFINISHED)
-    unfinished.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")
-    _put_in_place(unfinished, path)
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    with naming(path):
+        unfinished.write_text(text, encoding="utf-8")
+        _put_in_place(unfinished, path)
 
 
 def _put_in_place(unfinished: Path, path: Path) -> None:

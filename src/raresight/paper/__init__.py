@@ -76,8 +76,8 @@ def reproduce(
     strange = [option for option in options if option not in ours]
     if strange:
         raise ValueError(f"{name} takes no {', '.join(strange)}; its options are {', '.join(ours)}")
-    # What only shows results finds a folder, or says that there are none.
-    if name in NAMES or (options.get("data") is not None and not options.get("results_only")):
+    # What needs data makes the folder once there are some, and what only shows results finds it.
+    if name in NAMES:
         out.mkdir(parents=True, exist_ok=True)
     run = import_module(f".{name.replace('-', '_')}", __package__).run
     paths: list[Path] = run(out, seed, tell, **options)

@@ -18,7 +18,7 @@ from .deep.lengths import sizes_in
 from .deep.origins import origin_words, other_nets_words, place_lines, places_words
 from .deep.report import DEFAULT_SIZE, brought_up_to_date, not_trained, nothing_complete, refuse_seed
 from .deep.report_text import claim_verdict, epochs_words, length_words, number
-from .deep.results import WHEN, Result, find_results, value_at
+from .deep.results import WHEN, Result, find_results, missing_lines, value_at
 from .deep.settings import Setup, Trial, size_of
 from .output import COLOURS, PICTURES, figure_files, figure_with_axes, rows_text
 
@@ -65,11 +65,12 @@ def run(
     whole = find_results(experiment, setup, finished, "ablation")
     begun = _complete_series(experiment, setup, finished, whole)
     is_trained = data is not None and not results_only
-    is_asked = size is not None or is_trained or not (whole or begun)
+    is_asked = size is not None or is_trained
     missing = not_trained(experiment, setup, finished, is_asked=is_asked)
-    others = other_nets_words(setup, finished)
     if not whole and not begun:
-        raise nothing_complete("ablation-c", experiment.name, setup, missing, others, trained=is_trained)
+        asked = missing_lines(experiment, setup, finished)
+        raise nothing_complete("ablation-c", experiment.name, setup, asked, finished, out, trained=is_trained)
+    others = other_nets_words(setup, finished)
     for line in missing:
         tell(f"missing: {line}")
     found = sorted([*whole, *begun], key=lambda result: -result.epochs)

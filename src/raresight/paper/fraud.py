@@ -105,6 +105,8 @@ def run(
     each: list[Record] = []
     pairs: list[Record] = []
     if table is not None and plain:
+        # Before the fits, which are of no use where they cannot be written.
+        out.mkdir(parents=True, exist_ok=True)
         each, pairs = _fitted(table, plain, shown, splits(table, seed, repeats), seed, jobs, tell)
     rivals: dict[Path, str] = {}
     if nets:

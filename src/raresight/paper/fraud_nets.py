@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..data import CardFraud
 from ..deep.nets import NET_SIZES
 from ..deep.settings import device_for
-from .deep.journal import add_records, read_lines
+from .deep.journal import add_records, need_writable, read_lines
 from .deep.provenance import device_name, provenance
 from .fraud_about import About, described
 from .fraud_measures import REFERENCE, Record, against, judged
@@ -232,6 +232,7 @@ def train_cells(
         if left <= (longest if needed is None else needed):
             tell(f"{cell}: not begun, {max(left, 0.0):.0f} s are left")
             return len(missing) - place
+        need_writable(journal)
         title = f"{len(known) + 1} of {len(cells)}: {cell}"
         tell(title if needed is not None or where != "cpu" else f"{title}; {NO_GPU}")
         try:

@@ -6,6 +6,7 @@ Those of 250 epochs hold 45 kB a trial, a fourth of that in the gzip files of `p
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = [
     "clip_words",
     "journal_path",
     "largest_norm",
+    "need_writable",
     "origin",
     "read_lines",
     "read_records",
@@ -118,6 +120,13 @@ def read_lines(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str,
                 "pack it again, to train it again"
             ) from None
     return records
+
+
+def need_writable(path: Path) -> None:
+    """An error where a journal could not be added to, before what it is to have is trained."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(f"{path} cannot be written: nets would be trained for nothing")
 
 
 def add_records(path: Path, records: Sequence[Record]) -> None:

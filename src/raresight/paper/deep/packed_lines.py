@@ -40,6 +40,14 @@ def add_lines(path: Path, lines: list[bytes]) -> None:
     """Append lines, and bring them to the disk; one process after the other."""
     _refuse_unpacked(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _add_lines(path, lines)
+    except OSError as error:
+        # On a full disk it does not say which file it is about.
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _add_lines(path: Path, lines: list[bytes]) -> None:
     with _alone_with(path) as file:
         content = file.read()
         found = _content(path, content)

@@ -150,11 +150,12 @@ def write_report(
     final = find_results(experiment, setup, finished, "final")
     paper = find_results(experiment, setup, finished, "paper")
     is_trained = data is not None and not results_only
-    is_asked = size is not None or is_trained or not (final or paper)
+    is_asked = size is not None or is_trained
     missing = not_trained(experiment, setup, finished, is_asked=is_asked)
-    others = other_nets_words(setup, finished)
     if not final and not paper:
-        raise nothing_complete(report.name, experiment.name, setup, missing, others, trained=is_trained)
+        asked = missing_lines(experiment, setup, finished, options.get("rhos"))
+        raise nothing_complete(report.name, experiment.name, setup, asked, finished, out, trained=is_trained)
+    others = other_nets_words(setup, finished)
     for line in missing:
         tell(f"missing: {line}")
     stem = f"{report.name}-{setup.stem}"
@@ -190,16 +191,26 @@ def refuse_seed(name: str, seed: int) -> None:
 
 
 def nothing_complete(
-    name: str, experiment: str, setup: Setup, missing: Sequence[str], others: str, *, trained: bool
+    name: str,
+    experiment: str,
+    setup: Setup,
+    missing: Sequence[str],
+    finished: Mapping[str, Record],
+    out: Path,
+    *,
+    trained: bool,
 ) -> ValueError:
-    """What to say where no cell is complete: after training, that it is to be gone on with.
-
-    `others` says which other nets there are.
-    """
+    """What to say where no cell is complete: after training, that it is to be gone on with."""
     options = "" if setup.dataset == "cifar10" else f" --dataset {setup.dataset}"
     more = f", and {len(missing) - 1} more, which --plan counts" if len(missing) > 1 else ""
     lacking = f"{name} has no complete cell yet: missing are {missing[0]}{more}."
-    lacking += f" They are of {setup.net}. {others}" if others else ""
+    if others := other_nets_words(setup, finished):
+        lacking += f" They are of {setup.net}. {others}"
+    elsewhere = journal_path(out, experiment, setup.dataset)
+    if elsewhere.exists():
+        lacking += (
+            f" {elsewhere} is not read: move it to {journal_path(out / 'deep', experiment, setup.dataset)}."
+        )
     if trained:
         return UnfinishedError(f"{lacking} What was trained is kept: the same command goes on.")
     return ValueError(

@@ -162,10 +162,20 @@ def search_records(result: Result, finished: Mapping[str, Record]) -> list[Recor
     return [finished[trial.key] for trial in trials]
 
 
-def missing_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:
-    """What the size of `setup` still lacks, a line for each cell and role; empty if nothing."""
+def missing_lines(
+    experiment: Experiment,
+    setup: Setup,
+    finished: Mapping[str, Record],
+    rhos: Sequence[float] | None = None,
+) -> list[str]:
+    """What the size of `setup` still lacks, a line for each cell and role; empty if nothing.
+
+    Of these imbalances alone if they are given.
+    """
     lines = []
     for cell in experiment.cells:
+        if rhos is not None and cell.rho not in rhos:
+            continue
         known = cell_trials(experiment, cell, setup, finished)
         for trials in known.values():
             if line := lacking_words(cell, trials, finished):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from ...nn.checkpoint import held_folder
 from ...nn.safe_files import need_safetensors, write_json
 from .experiments import Experiment, known_trials, missing_searches
 from .images import TaskRows, read_images, set_digest, task_rows
-from .journal import Record, add_records, journal_path, read_records
+from .journal import Record, add_records, journal_path, need_writable, read_records
 from .plan import STACK, stack_seconds, stack_sizes
 from .settings import ROLES, Setup, Trial, folder_name
 from .stack import CHECKPOINT_SECONDS, remove_folder, train_stack
@@ -99,7 +99,7 @@ def run_experiment(
     # Said now rather than at the first checkpoint, with which all would be lost.
     need_safetensors()
     if journal.exists():
-        _need_writable(journal)
+        need_writable(journal)
     images = read_images(setup.dataset, data, complete=complete)
     digest = set_digest(images)
     rows: tuple[Trial, TaskRows] | None = None
@@ -113,12 +113,14 @@ def run_experiment(
         waits_for: tuple[str, ...] = ()
         if "final" in roles and "search" not in roles:
             waits_for = tuple(missing_searches(experiment, setup, finished, rhos))
+        if wanted and not trained:
+            _remove_finished(unfinished, finished)
         chosen = _next_stack(wanted, unfinished, stack, clock, is_first=trained == 0)
         if not chosen:
             return Outcome(trained, len(wanted), time.monotonic() - begun, waits_for)
         if rows is None or rows[0].together[:5] != chosen[0].together[:5]:
             rows = (chosen[0], task_rows(images, chosen[0]))
-        _need_writable(journal)
+        need_writable(journal)
         folder = unfinished / folder_name(chosen)
         # Until its records are in the journal: who had the folder before would train the same nets again.
         with held_folder(folder):
@@ -174,13 +176,6 @@ def _stamp(journal: Path) -> tuple[int, int]:
     return (0, 0) if found is None else (found.st_size, found.st_mtime_ns)
 
 
-def _need_writable(journal: Path) -> None:
-    """An error where results could not be added, before they are trained."""
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(journal if journal.exists() else journal.parent, os.W_OK):
-        raise PermissionError(f"{journal} cannot be written: nets would be trained for nothing")
-
-
 def _refuse_other_images(finished: Mapping[str, Record], digest: str, journal: Path, data: Path) -> None:
     """An error where results are of other images; the first journals do not say of which theirs are."""
     others = [record for record in finished.values() if record.get("images", digest) != digest]
@@ -227,14 +222,33 @@ def _wanted(
     ]
 
 
+def _under_way(unfinished: Path) -> Iterator[tuple[Path, tuple[Trial, ...]]]:
+    """The folders of stacks under way, or left behind, with their trials."""
+    for path in sorted(unfinished.glob(f"*/{_TRIALS}")):
+        if trials := _trials_of(path):
+            yield path.parent, trials
+
+
 def _trials_of(path: Path) -> tuple[Trial, ...]:
+    """The trials of a stack; none where another process has just removed its folder."""
     try:
         return tuple(Trial.from_dict(values) for values in json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return ()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} does not say which nets were under way there ({type(error).__name__}: {error}): remove "
             f"{path.parent}, and they are trained anew"
         ) from None
+
+
+def _remove_finished(unfinished: Path, finished: Mapping[str, Record]) -> None:
+    """Remove the folders of stacks whose records are in the journal: who was killed in between left them."""
+    for folder, trials in _under_way(unfinished):
+        if all(trial.key in finished for trial in trials):
+            # One that is held is about to be removed.
+            with contextlib.suppress(BlockingIOError), held_folder(folder):
+                remove_folder(folder)
 
 
 def _next_stack(
@@ -244,9 +258,8 @@ def _next_stack(
     if not wanted or clock.left() <= 0:
         return ()
     keys = {trial.key for trial in wanted}
-    for path in sorted(unfinished.glob(f"*/{_TRIALS}")):
-        trials = _trials_of(path)
-        if trials and all(trial.key in keys for trial in trials):
+    for _, trials in _under_way(unfinished):
+        if all(trial.key in keys for trial in trials):
             return trials
     group = [trial for trial in wanted if trial.together == wanted[0].together]
     size = stack_sizes(len(group), stack)[0]
