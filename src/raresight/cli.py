@@ -315,7 +315,13 @@ def paper(
 ) -> None:
     """Write a table or figure of the paper: its numbers, and a picture of them."""
     from .paper import ALL, DEEP_NAMES, NAMES, options_of, reproduce
-    from .paper.command import UNFINISHED, UnfinishedError, check_minutes
+    from .paper.command import (
+        INTERRUPTED,
+        UNFINISHED,
+        UnfinishedError,
+        check_minutes,
+        interrupted_words,
+    )
 
     rhos = None if rho is None else _listed_numbers("--rho", rho)
     if stack is not None and stack < 1:
@@ -371,6 +377,9 @@ def paper(
             except UnfinishedError as unfinished:
                 console.print(_plain(unfinished), highlight=False, soft_wrap=True)
                 raise typer.Exit(UNFINISHED) from None
+            except KeyboardInterrupt:
+                console.print(interrupted_words(part), highlight=False, soft_wrap=True)
+                raise typer.Exit(INTERRUPTED) from None
         for path in paths:
             typer.echo(path)
 

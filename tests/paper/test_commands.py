@@ -123,6 +123,22 @@ def test_steps_in_a_log_have_a_line_each_however_long(tmp_path):
     assert len(told) == 4
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("table2", "interrupted: what was finished is kept, and the same command goes on\n"),
+        ("fraud", "interrupted: splits that nets have finished are kept, fits of other families are not\n"),
+    ],
+)
+def test_ctrl_c_is_one_line(monkeypatch, tmp_path, name, said):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("raresight.paper.reproduce", interrupted)
+    run = CliRunner().invoke(app, ["paper", name, "--out", str(tmp_path)])
+    assert (run.exit_code, run.stderr) == (130, said)
+
+
 def test_options_of_other_parts_are_refused_as_they_were_typed(tmp_path):
     here = ["--out", str(tmp_path)]
     assert refused("table1", "--net-seeds", "2", *here) == "paper table1 takes no --net-seeds"

@@ -5,7 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-__all__ = ["INTERRUPTED", "UNFINISHED", "UnfinishedError", "check_minutes", "exit_code", "tell"]
+__all__ = [
+    "INTERRUPTED",
+    "UNFINISHED",
+    "UnfinishedError",
+    "check_minutes",
+    "exit_code",
+    "interrupted_words",
+    "tell",
+]
 
 UNFINISHED = 3
 """The exit code where time ran out before the end."""
@@ -23,6 +31,13 @@ def tell(message: str) -> None:
     sys.stderr.flush()
 
 
+def interrupted_words(name: str = "nets") -> str:
+    """What a Ctrl-C leaves of a part of the paper: of fraud nets alone have a journal."""
+    if name == "fraud":
+        return "interrupted: splits that nets have finished are kept, fits of other families are not"
+    return "interrupted: what was finished is kept, and the same command goes on"
+
+
 def check_minutes(minutes: float | None, name: str = "minutes") -> None:
     """An error for a time that cannot be, known to the user by `name`."""
     if minutes is not None and not minutes >= 0:
@@ -38,7 +53,7 @@ def exit_code(work: Callable[[], int]) -> int:
     try:
         return work()
     except KeyboardInterrupt:
-        tell("interrupted: what was finished is kept, and the same command goes on")
+        tell(interrupted_words())
         return INTERRUPTED
     except (ValueError, ImportError, OSError) as error:
         tell(f"error: {' '.join(str(error).split()) or type(error).__name__}")
