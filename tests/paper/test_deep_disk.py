@@ -154,7 +154,7 @@ def test_a_journal_in_the_folder_of_the_pages_is_named(tmp_path):
     journal = journal_path(tmp_path, "table2", "cifar10")
     shutil.move(journal_path(tmp_path / "deep", "table2", "cifar10"), journal)
     there = journal_path(tmp_path / "deep", "table2", "cifar10")
-    with pytest.raises(ValueError, match=rf"{journal} is not read: move it to {there}\. Train them with"):
+    with pytest.raises(ValueError, match=rf"--data FOLDER\. {journal} is not read: move it to {there}$"):
         reproduce("table2", tmp_path)
 
 

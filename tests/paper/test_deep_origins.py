@@ -42,8 +42,8 @@ def test_pages_of_another_net_do_not_replace_those_of_the_papers(tmp_path):
     write_journal(tmp_path, "table2", SMALL)
     with pytest.raises(
         ValueError,
-        match=r"no complete cell yet: .* They are of ResNet-32\. There are also 513 trainings of ResNet-8 of "
-        r"width 4, .* shows them with depth=8, width=4\. Train them",
+        match=r"no complete cell yet: .* --data FOLDER\. These are of ResNet-32\. There are also 513 "
+        r"trainings of ResNet-8 of width 4, .* shows them with depth=8, width=4$",
     ):
         reproduce("table2", tmp_path)
     with pytest.raises(ValueError, match=r"there are no results .* There are also 513 trainings of ResNet-8"):

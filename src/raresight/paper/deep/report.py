@@ -204,19 +204,18 @@ def nothing_complete(
     options = "" if setup.dataset == "cifar10" else f" --dataset {setup.dataset}"
     more = f", and {len(missing) - 1} more, which --plan counts" if len(missing) > 1 else ""
     lacking = f"{name} has no complete cell yet: missing are {missing[0]}{more}."
+    hints = ""
     if others := other_nets_words(setup, finished):
-        lacking += f" They are of {setup.net}. {others}"
-    elsewhere = journal_path(out, experiment, setup.dataset)
+        hints += f". These are of {setup.net}. {others}".removesuffix(".")
+    journal, elsewhere = (journal_path(place, experiment, setup.dataset) for place in (out / "deep", out))
     if elsewhere.exists():
-        lacking += (
-            f" {elsewhere} is not read: move it to {journal_path(out / 'deep', experiment, setup.dataset)}."
-        )
+        hints += f". {elsewhere} is not read: move it to {journal}"
     if trained:
-        return UnfinishedError(f"{lacking} What was trained is kept: the same command goes on.")
+        return UnfinishedError(f"{lacking} What was trained is kept: the same command goes on{hints}.")
     return ValueError(
         f"{lacking} Train them with raresight paper {name}{options} --data FOLDER, or where only torch, "
         "numpy and safetensors are with python -m raresight.paper.deep --experiment "
-        f"{experiment}{options} --data FOLDER"
+        f"{experiment}{options} --data FOLDER{hints}"
     )
 
 
