@@ -108,6 +108,26 @@ def test_a_stack_whose_records_are_in_the_journal_leaves_no_folder(data, tmp_pat
     assert left == {held.name, folder_name(TRIALS[6:9])}
 
 
+def test_a_stack_begun_with_other_images_is_not_thrown_away_unasked(data, tmp_path):
+    others = write_tiny_cifar10(tmp_path / "others", train_images=15, test_images=2)
+    setup = Setup(size=size_of("1,3"), depth=8, width=2)
+    left = iter([1.0, 1.0, 0.0])
+
+    def run(images, **options):
+        return runs.run_experiment(EXPERIMENT, setup, images, tmp_path, **OPTIONS, **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(runs._Clock, "left", lambda clock: next(left))
+        assert run(data).trained == 0
+    (folder,) = (tmp_path / "unfinished").iterdir()
+    with pytest.raises(
+        ValueError,
+        match=rf"{folder} holds another training: rows .* folder by --checkpoints, .* or remove it",
+    ):
+        run(others)
+    assert run(data, checkpoints=tmp_path / "unfinished").trained == 27
+
+
 def test_a_folder_that_goes_as_it_is_looked_at_is_no_error(tmp_path, monkeypatch):
     folder = tmp_path / "some"
     folder.mkdir()

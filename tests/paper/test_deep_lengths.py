@@ -62,6 +62,16 @@ def test_a_page_has_the_sizes_that_the_journal_has(tmp_path):
     assert {(row["size"], row["epochs"], row["draws"]) for row in rows_of(csv)} == {("16,16", "24", "0")}
 
 
+def test_trainings_longer_than_the_papers_are_not_called_shortened(tmp_path):
+    write_journal(
+        tmp_path, "table2", SHORT.at(size_of("1,300")), leave_out=lambda trial: trial.role != "paper"
+    )
+    text = reproduce("overview", tmp_path)[0].read_text(encoding="utf-8")
+    assert "| halves, rho 0.01 | lengthened, 300 epochs for 250, 27 nets | not trained |" in text
+    assert "(paper 85.41, of 250 epochs)" in text
+    assert "short" not in text
+
+
 def test_the_longest_of_several_sizes_is_shown_first(tmp_path):
     write_journal(tmp_path, "table2")
     finished = write_journal(tmp_path, "table2", OWN)

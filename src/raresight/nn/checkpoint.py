@@ -28,6 +28,7 @@ __all__ = [
     "BEST_EPOCHS",
     "OURS",
     "Checkpoint",
+    "OtherTrainingError",
     "TrainingFolder",
     "current_state",
     "differences",
@@ -72,6 +73,10 @@ class Checkpoint:
     tensors: Mapping[str, Tensor] | None = None
     journal_bytes: int = 0
     seconds: float = 0.0
+
+
+class OtherTrainingError(ValueError):
+    """A folder belongs to a training that differs from the one that is to go on in it."""
 
 
 class TrainingFolder:
@@ -119,7 +124,7 @@ class TrainingFolder:
             )
         goes_further = _goes_further(described["identity"], self._identity)
         if different and not goes_further:
-            raise ValueError(
+            raise OtherTrainingError(
                 f"{self._folder} holds another training: {'; '.join(different)}. Choose another folder"
             )
         tensors = None if state is None else read_tensors(self._folder / state)

@@ -126,6 +126,8 @@ def cell_title(result: Result) -> str:
 def length_words(result: Result) -> str:
     if result.epochs == PAPER_EPOCHS:
         return "full length"
+    if result.epochs > PAPER_EPOCHS:
+        return f"lengthened, {result.epochs} epochs for {PAPER_EPOCHS}"
     return f"shortened, {result.epochs} of {PAPER_EPOCHS} epochs"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from ...nn.checkpoint import held_folder
+from ...nn.checkpoint import OtherTrainingError, held_folder
 from ...nn.safe_files import need_safetensors, write_json
 from .experiments import Experiment, known_trials, missing_searches
 from .images import TaskRows, read_images, set_digest, task_rows
@@ -135,16 +135,23 @@ def run_experiment(
             title = f"{first.role}, {first.task}, rho {first.rho:g}, draw {first.draw}: {len(chosen)} nets"
             tell(f"{title}, {len(wanted)} trainings left")
             stack_begun = time.monotonic()
-            records = train_stack(
-                chosen,
-                rows[1],
-                folder,
-                device=where,
-                precision="bf16" if where.startswith("cuda") else "float32",
-                seconds_left=clock.left,
-                checkpoint_seconds=checkpoint_seconds,
-                tell=lambda text, title=title: tell(f"{title}: {text}"),  # type: ignore[misc]
-            )
+            try:
+                records = train_stack(
+                    chosen,
+                    rows[1],
+                    folder,
+                    device=where,
+                    precision="bf16" if where.startswith("cuda") else "float32",
+                    seconds_left=clock.left,
+                    checkpoint_seconds=checkpoint_seconds,
+                    tell=lambda text, title=title: tell(f"{title}: {text}"),  # type: ignore[misc]
+                )
+            except OtherTrainingError as error:
+                # As on a GPU after a CPU. What it has is not thrown away unasked.
+                raise ValueError(
+                    f"{error} by --checkpoints, or go on with the images and the kind of device that it was "
+                    "begun with, or remove it, and its nets are trained anew"
+                ) from None
             if records is None:
                 tell(f"{title}: out of time, kept in {folder}")
                 return Outcome(trained, len(wanted), time.monotonic() - begun, waits_for)
