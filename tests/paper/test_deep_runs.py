@@ -247,8 +247,8 @@ def test_a_stack_is_made_to_fit_into_the_time_left(tmp_path):
         return len(runs._next_stack(trials, tmp_path, 16, clock, **options))
 
     assert chosen(1e6, is_first=False) == 14  # 27 in two stacks
-    # As long as planned, a little slower, and twenty seconds to compile: one that misses the end is lost.
-    assert chosen(1.07 * needed + 20, is_first=False) == 10
+    # As long as planned, a little slower, and thirty seconds to compile: one that misses the end is lost.
+    assert chosen(1.07 * needed + 30, is_first=False) == 10
     assert chosen(needed, is_first=False) < 10
     assert chosen(10, is_first=False) == 0
     clock = runs._Clock(time.monotonic(), (1.5 * 1.07 * needed + 1) / 60, 1.0)

@@ -46,7 +46,7 @@ BATCH = 128
 # The most nets in a stack unless said otherwise: 12 GiB of a GPU with ResNet-32.
 STACK = 48
 # Seconds before the first step: weights drawn, kernels chosen, the graph recorded. The first stack on a
-# machine that has compiled no kernel yet takes 20 more.
+# machine that has compiled no kernel yet takes 30 more.
 _START = 1.0
 
 
@@ -59,17 +59,20 @@ class Pace:
         stack_step: Of a batch in training, of the whole stack beside.
         judged: Of a batch that is judged, of each net.
         ranking: Of ranking the scores of a net on a set; nothing where that is done beside the next epoch.
+        least: Of a batch in training, of a stack so small that it does not fill the GPU.
     """
 
     step: float
     stack_step: float
     judged: float
     ranking: float = 0.0
+    least: float = 0.0
 
 
-FUSED = Pace(0.287, 0.49, 0.0528)
-"""Of the CUDA kernels for images of 32 x 32 pixels: six stacks of 27 and 63 nets took within 2 % of it, two
-that compiled their kernels first 20 s more, and one of 32, beside which another was still at work, 27 s."""
+FUSED = Pace(0.287, 0.49, 0.0528, least=3.1)
+"""Of the CUDA kernels for images of 32 x 32 pixels: eight stacks of 27 to 63 nets took within 4 % of it, four
+that compiled their kernels first 17 to 38 s more, and one of 32, beside which another was still at work, 24 s.
+A stack of six took 3.1 ms a batch, one of eight 3.2."""
 LAYERED = Pace(0.505, 1.86, 0.18, 1.75)
 """Of Triton's kernels, by which the first nets were trained: nine in ten stacks took within 7 % of it."""
 LAYERED_FLOAT32 = replace(LAYERED, judged=0.77)
@@ -199,7 +202,7 @@ def stack_seconds(
     steps = max(1, counts["training"] // BATCH)
     scale = (first.depth - 2) / 30 * (DATASETS[first.dataset].side / 32) ** 2
     nets, sets = len(trials), 1 + first.held_out
-    training = first.epochs * steps * (pace.step * nets + pace.stack_step) * scale
+    training = first.epochs * steps * max(pace.step * nets + pace.stack_step, pace.least) * scale
     images = counts["validation"] + counts["test"]
     judging = (images / BATCH * pace.judged * scale + pace.ranking * sets) * nets
     return _START + 1e-3 * (training + len(evaluated_epochs(first)) * judging)

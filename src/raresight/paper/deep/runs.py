@@ -29,7 +29,7 @@ _LEAST = 4
 # are within this, and a stack that misses the end by an epoch has nothing to show before the next run.
 _MARGIN = 1.07
 # Seconds that the first stack of a run takes to compile its kernels.
-_FIRST_START = 20.0
+_FIRST_START = 30.0
 _TRIALS = "trials.json"
 
 
