@@ -71,8 +71,8 @@ class Pace:
 
 FUSED = Pace(0.287, 0.49, 0.0528, least=3.1)
 """Of the CUDA kernels for images of 32 x 32 pixels: eight stacks of 27 to 63 nets took within 4 % of it, four
-that compiled their kernels first 17 to 38 s more, and one of 32, beside which another was still at work, 24 s.
-A stack of six took 3.1 ms a batch, one of eight 3.2."""
+that compiled their kernels first 17 to 38 s more, and one of 32, beside which another was at work, 24 s. A
+stack of six took 3.1 ms a batch, one of eight 3.2."""
 LAYERED = Pace(0.505, 1.86, 0.18, 1.75)
 """Of Triton's kernels, by which the first nets were trained: nine in ten stacks took within 7 % of it."""
 LAYERED_FLOAT32 = replace(LAYERED, judged=0.77)
