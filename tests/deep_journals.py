@@ -20,16 +20,16 @@ def write_journal(folder, name, setup=SHORT, *, base=0.7, leave_out=lambda trial
         finished.update(read_records(journal))
     for cell in experiment.cells:
         for _ in range(2):  # the second time the final trials are known
-            new = []
+            new = {}
             for trials in cell_trials(experiment, cell, setup, finished).values():
-                new += [
-                    {**record(trial, base), **facts}
+                new |= {
+                    trial.key: {**record(trial, base), **facts}
                     for trial in trials
                     if trial.key not in finished and not leave_out(trial)
-                ]
-            add_records(journal, new)
-            finished = read_records(journal)
-    return finished
+                }
+            add_records(journal, list(new.values()))
+            finished |= new
+    return read_records(journal)
 
 
 def rows_of(path):

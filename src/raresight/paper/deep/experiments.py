@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from .choice import Chosen, choose
@@ -258,6 +259,8 @@ def known_trials(
             yield from trials
 
 
+# Asked for again and again, at every size and cell: the same one keeps its key.
+@lru_cache(maxsize=16384)
 def _trial(
     experiment: Experiment,
     setup: Setup,
