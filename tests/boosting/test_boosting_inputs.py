@@ -117,6 +117,15 @@ def test_bad_evaluation_sets(kind):
         kind().fit(X, Y, eval_sample_weight=np.ones(300))
     with pytest.raises(ValueError, match=r"eval_set\[0\] must be a pair"):
         kind().fit(X, Y, eval_set=[X])
+    # What is wrong is said of them, not of the y and sample_weight of fit.
+    with pytest.raises(
+        ValueError, match=r"the labels of eval_set\[0\] cannot be used: y has a missing label"
+    ):
+        kind().fit(X, Y, eval_set=(X, np.where(Y == 1, np.nan, 0)))
+    with pytest.raises(ValueError, match=r"eval_set\[1\] has 300 rows but 299 labels"):
+        kind().fit(X, Y, eval_set=[(X, Y), (X, Y[1:])])
+    with pytest.raises(ValueError, match=r"eval_sample_weight\[0\] cannot be used: sample_weight must not"):
+        kind().fit(X, Y, eval_set=(X, Y), eval_sample_weight=np.full(300, -1.0))
     with pytest.raises(TypeError, match="eval_metric must be"):
         kind(eval_metric=3).fit(X, Y, eval_set=(X, Y))
     with pytest.raises(ValueError, match="brier_score does not rank"):

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..common.estimators import (
     columns_kept_on_failure,
     decided_classes,
+    errors_of,
     read_labelled,
     read_weights,
     readable_text,
@@ -318,7 +319,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parts = []
         for number, (pair, weight) in enumerate(zip(pairs, weights)):
             table, codes = read_labelled(self, pair, classes, f"eval_set[{number}]", categorical)
-            parts.append(Part(table, codes, read_weights(weight, table)))
+            with errors_of(f"eval_sample_weight[{number}]"):
+                parts.append(Part(table, codes, read_weights(weight, table)))
         return parts
 
     # ---- predictions ---------------------------------------------------------------------

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _check_sample_weight
 
 from ..losses import Loss, parse
@@ -17,6 +16,7 @@ from .tables import read_table
 __all__ = [
     "columns_kept_on_failure",
     "decided_classes",
+    "errors_of",
     "read_labelled",
     "read_weights",
     "readable_text",
@@ -49,6 +49,22 @@ def with_gaps_and_sparse(tags: Any) -> Any:
     return tags
 
 
+@contextmanager
+def errors_of(what: str) -> Iterator[None]:
+    """Errors about input inside say whose it is: those of `fit` itself speak of X, y and sample_weight.
+
+    >>> with errors_of("the labels of eval_set"):
+    ...     raise ValueError("y mixes text and other values")
+    Traceback (most recent call last):
+    ValueError: the labels of eval_set cannot be used: y mixes text and other values
+    """
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{what} cannot be used: {error}") from error
+
+
 def read_weights(sample_weight: Any, table: Any) -> Array | None:
     """One weight of at least 0 for each row of the table, or None."""
     if sample_weight is None:
@@ -68,12 +84,12 @@ def read_labelled(
     """
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise ValueError(f"{name} must be a pair (X, y)")
-    try:
+    with errors_of(f"the rows of {name}"):
         table = read_table(estimator, pair[0], reset=False, categorical=categorical)
-    except ValueError as error:
-        raise ValueError(f"the rows of {name} cannot be used: {error}") from error
-    labels = read_targets(pair[1], type(estimator).__name__)
-    check_consistent_length(table, labels)
+    with errors_of(f"the labels of {name}"):
+        labels = read_targets(pair[1], type(estimator).__name__, f"y of {name}")
+    if table.shape[0] != len(labels):
+        raise ValueError(f"{name} has {table.shape[0]} rows but {len(labels)} labels")
     return table, encode_known(labels, classes, name)
 
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 Array = np.ndarray[Any, Any]
 
 
-def read_targets(y: Any, owner: str) -> Array:
-    """y as a vector without missing values that holds classes."""
+def read_targets(y: Any, owner: str, name: str = "y") -> Array:
+    """y as a vector without missing values that holds classes; `name` is how warnings call it."""
     if y is None:
         raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
-    labels = column_or_1d(y, warn=True)
+    labels = column_or_1d(y)
+    if np.asarray(y).ndim == 2:
+        warnings.warn(
+            f"A column-vector {name} was passed when a 1d array was expected. Please change its shape to "
+            "(n_samples, ), for example using ravel().",
+            DataConversionWarning,
+            stacklevel=2,
+        )
     missing = _missing(labels)
     if missing.any():
         row = int(missing.argmax())

@@ -18,6 +18,7 @@ from ..common.class_weights import class_weights, weighted_loss
 from ..common.estimators import (
     columns_kept_on_failure,
     decided_classes,
+    errors_of,
     read_labelled,
     read_weights,
     with_gaps_and_sparse,
@@ -308,8 +309,10 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation = None
         event = int(shares[1] <= shares[0])  # the rarer one of two classes
         if given is not None:
-            encoder.warn_of_unseen(given[0])
-            validation = Validation(encoder.apply(given[0]), given[1], given[2], float(self.max_fpr), event)
+            encoder.warn_of_unseen(given[0], " of eval_set")
+            with errors_of("the rows of eval_set"):
+                judging = encoder.apply(given[0])
+            validation = Validation(judging, given[1], given[2], float(self.max_fpr), event)
         elif parts is not None:
             held = parts[1]
             held_weights = None if weights is None else weights[held]
@@ -479,12 +482,14 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"eval_set holds {len(eval_set)} pairs (X, y), but the epoch is chosen by one: pass one pair"
             )
         rows, codes = read_labelled(self, eval_set, classes, "eval_set", categorical)
-        table = dense_table(rows)
+        with errors_of("the rows of eval_set"):
+            table = dense_table(rows)
         if len(classes) == 2 and len(np.unique(codes)) < 2:
             raise ValueError(
                 f"eval_set holds the label {classes[codes[0]]} alone: its partial AUC needs both classes"
             )
-        weights = read_weights(eval_sample_weight, table)
+        with errors_of("eval_sample_weight"):
+            weights = read_weights(eval_sample_weight, table)
         if weights is None:
             return table, codes, None
         weights = below_one(weights)

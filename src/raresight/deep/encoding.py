@@ -90,8 +90,10 @@ class TableEncoder:
         """The columns that may hold text: those with levels, and those whose values are not read at all."""
         return [i for i, column in enumerate(self.columns) if column.scale is None]
 
-    def warn_of_unseen(self, table: Any) -> None:
+    def warn_of_unseen(self, table: Any, of: str = "") -> None:
         """Warn of columns of a DataFrame with mostly categories that training did not see: "1", say, for 1.
+
+        `of` says whose rows they are, such as " of eval_set".
 
         Arrays of numbers cannot have got the type wrong, and codes that training lacked are usual in a few
         rows.
@@ -108,7 +110,7 @@ class TableEncoder:
                 value = table.iloc[:, i][is_new].tolist()[0]
                 warnings.warn(
                     f"training saw no category that column {_name(table, i)!r} holds in {is_new.sum()} of "
-                    f"{len(codes)} rows, such as {value!r}, but others such as {levels.known[0]!r}: "
+                    f"{len(codes)} rows{of}, such as {value!r}, but others such as {levels.known[0]!r}: "
                     "the column says nothing of these rows",
                     UserWarning,
                     stacklevel=3,
