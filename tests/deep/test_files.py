@@ -138,7 +138,7 @@ def test_an_entry_that_was_changed_by_hand(copied):
     ("entries", "said"),
     [
         ({"format": "other"}, "does not describe a model of raresight.deep"),
-        ({"format_version": 99}, "format version 99, this raresight reads up to 5"),
+        ({"format_version": 99}, "format version 99, this raresight reads up to 6"),
         ({"net": {"name": "resnet"}}, "lacks or garbles an entry: the net 'resnet' is unknown"),
         ({"columns": [{"scaled": True}]}, "lacks or garbles an entry"),
         ({"parameters": {}}, "lacks or garbles an entry"),
@@ -146,6 +146,7 @@ def test_an_entry_that_was_changed_by_hand(copied):
         ({"score_shift": [0.1, 0.2]}, "score_shift has 2 numbers for 1 scores a row"),
         ({"score_scale": 0.0}, "score_scale is 0.0, but must be above 0"),
         ({"score_scale": None}, "lacks or garbles an entry"),
+        ({"weights": "../deep.safetensors"}, "its weights cannot be in '../deep.safetensors', but in"),
     ],
 )
 def test_descriptions_that_make_no_sense(entries, said, copied):
@@ -245,7 +246,7 @@ def test_the_file_has_the_scale(classes, tmp_path):
     assert model.score_scale_ != 1
     model.save(tmp_path)
     described = json.loads((tmp_path / "deep.json").read_text())
-    assert (described["format_version"], described["score_scale"]) == (5, model.score_scale_)
+    assert (described["format_version"], described["score_scale"]) == (6, model.score_scale_)
     again = DeepClassifier.load(tmp_path)
     assert again.score_scale_ == model.score_scale_
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))

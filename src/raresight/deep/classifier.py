@@ -556,7 +556,11 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- files ---------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write `deep.json` and `deep.safetensors` into a folder, which is made if it is not there."""
+        """Write `deep.json` and `deep.safetensors` into a folder, which is made if it is not there.
+
+        A model that was there is replaced: a process that is killed meanwhile leaves it or the new one, whole
+        (see `raresight.deep.files`; from time to time the weights are in `deep-2.safetensors`).
+        """
         check_is_fitted(self)
         write_model(self, folder)
 

@@ -2,6 +2,11 @@
 
 `deep.json` also has the SHA-256 of the other file and of its own other entries, so that a changed or
 truncated file is noticed. Nothing is a pickle.
+
+Saved over another model, the weights take the name that the other's have not, of `deep.safetensors` and
+`deep-2.safetensors`; then `deep.json`, which says whose weights count, is replaced; and then the other's
+weights are removed. Each file appears whole or not at all, so that whenever a process is killed `deep.json`
+and the weights that it names are those of one model. What it left besides is gone after the next save.
 """
 
 from __future__ import annotations
@@ -21,24 +26,26 @@ from numpy.typing import NDArray
 from ..common.estimators import readable_text
 from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
 from ..losses import Loss, parse
-from ..nn.safe_files import read_tensors, write_json, write_tensors
+from ..nn.safe_files import UNFINISHED, read_tensors, write_json, write_tensors
 from .encoding import TableEncoder
 from .nets import NET_SIZES, NetPlan
 from .trained_nets import TrainedNets
 
-__all__ = ["DESCRIPTION_FILE", "WEIGHTS_FILE", "read_model", "write_model"]
+__all__ = ["DESCRIPTION_FILE", "files_of", "read_model", "write_model"]
 
 DESCRIPTION_FILE = "deep.json"
-WEIGHTS_FILE = "deep.safetensors"
+# The first one is that of a model with a folder of its own, and of all models of before version 6.
+WEIGHTS_FILES = ("deep.safetensors", "deep-2.safetensors")
 FORMAT = "raresight.deep"
 # Version 1 had no score_shift: its models shift the log-odds after the link. Version 2 had no score_scale,
-# version 3 neither means of weights nor a second training on all rows, version 4 no precision: float32.
-FORMAT_VERSION = 5
+# version 3 neither means of weights nor a second training on all rows, version 4 no precision: float32; in
+# version 5 weights had one name.
+FORMAT_VERSION = 6
 _HISTORY = "validation_history"
 
 
 def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
-    """Write both files; each appears whole or not at all."""
+    """Write both files; the model of before stays until the new one is there as a whole."""
     nets: TrainedNets = model.nets_
     names = getattr(model, "feature_names_in_", None)
     history = model.validation_history_
@@ -80,17 +87,31 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
     described = json.loads(json.dumps(described, allow_nan=False))
     place.mkdir(parents=True, exist_ok=True)
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
-    write_tensors(place / WEIGHTS_FILE, tensors, metadata={"format": FORMAT})
-    described["sha256"] = _sha256(place / WEIGHTS_FILE)
-    described["description_sha256"] = digest_of(described)
-    write_json(place / DESCRIPTION_FILE, described)
+    before = _weights_of_before(place)
+    weights = next(name for name in WEIGHTS_FILES if name != before)
+    try:
+        write_tensors(place / weights, tensors, metadata={"format": FORMAT})
+        described |= {"weights": weights, "sha256": _sha256(place / weights)}
+        described["description_sha256"] = digest_of(described)
+        write_json(place / DESCRIPTION_FILE, described)
+    finally:
+        # Of this save, as where the disk is full, and of ones that were killed.
+        for name in (DESCRIPTION_FILE, *WEIGHTS_FILES):
+            (place / f"{name}{UNFINISHED}").unlink(missing_ok=True)
+    for name in WEIGHTS_FILES:
+        if name != weights:
+            (place / name).unlink(missing_ok=True)
+
+
+def files_of(folder: str | os.PathLike[str]) -> tuple[str, str]:
+    """The names of the description and of the weights that it speaks of."""
+    return DESCRIPTION_FILE, _weights_name(_read_description(Path(folder)))
 
 
 def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
     """Set the parameters and attributes that `write_model` wrote."""
     place = Path(folder)
-    described = _read_description(place)
-    tensors = read_tensors(place / WEIGHTS_FILE)
+    described, tensors = _read_files(place)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     try:
         model.set_params(**_unpack(described["parameters"], described["format_version"]))
@@ -128,14 +149,44 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
     model.__dict__.update(attributes)
 
 
+def _weights_of_before(place: Path) -> str | None:
+    """The name of the weights that must stay until the description is replaced; None where there are none.
+
+    Also of a description that does not count, as one of a newer raresight: what it needs is not known here.
+    """
+    try:
+        described = json.loads((place / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+        return _weights_name(described)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, AttributeError):
+        return WEIGHTS_FILES[0]
+
+
+def _weights_name(described: Mapping[str, Any]) -> str:
+    name = described.get("weights", WEIGHTS_FILES[0])
+    if name not in WEIGHTS_FILES:
+        raise ValueError(f"its weights cannot be in {name!r}, but in {' or '.join(WEIGHTS_FILES)}")
+    return str(name)
+
+
+def _read_files(place: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The description and the tensors of one model, also while another is saved in its place."""
+    described = _read_description(place)
+    while True:
+        try:
+            return described, _read_weights(place, described)
+        except (OSError, ValueError):
+            # They may have gone, or be another's, since the description was read: then it has changed, too.
+            now = _read_description(place)
+            if now == described:
+                raise
+            described = now
+
+
 def _read_description(place: Path) -> dict[str, Any]:
-    for name in (DESCRIPTION_FILE, WEIGHTS_FILE):
-        if not (place / name).is_file():
-            raise FileNotFoundError(
-                f"{place / name} does not exist: a model is a folder with {DESCRIPTION_FILE} and "
-                f"{WEIGHTS_FILE} in it"
-            )
     path = place / DESCRIPTION_FILE
+    _need(path)
     try:
         described = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -147,11 +198,26 @@ def _read_description(place: Path) -> dict[str, Any]:
         raise ValueError(f"{path} has format version {version}, this raresight reads up to {FORMAT_VERSION}")
     if described.get("description_sha256") != digest_of(described):
         raise ValueError(f"{path} is not the file that was saved: it was changed since")
-    if described.get("sha256") != _sha256(place / WEIGHTS_FILE):
-        raise ValueError(
-            f"{place / WEIGHTS_FILE} is not the file that was saved: it was changed or truncated since"
-        )
     return described
+
+
+def _read_weights(place: Path, described: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    try:
+        path = place / _weights_name(described)
+    except ValueError as error:
+        raise ValueError(f"{place / DESCRIPTION_FILE} lacks or garbles an entry: {error}") from None
+    _need(path)
+    if described.get("sha256") != _sha256(path):
+        raise ValueError(f"{path} is not the file that was saved: it was changed or truncated since")
+    return read_tensors(path)
+
+
+def _need(path: Path) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} does not exist: a model is a folder with {DESCRIPTION_FILE} and the weights that it "
+            f"names, such as {WEIGHTS_FILES[0]}"
+        )
 
 
 def _is_readable(loss: Loss | str) -> bool:

@@ -53,10 +53,10 @@ class DeepPart:
 
     def save(self, folder: Path) -> tuple[str, ...]:
         """Write the two files of `raresight.deep`."""
-        from ..deep.files import DESCRIPTION_FILE, WEIGHTS_FILE
+        from ..deep.files import files_of
 
         self.classifier.save(folder)
-        return DESCRIPTION_FILE, WEIGHTS_FILE
+        return files_of(folder)
 
     @staticmethod
     def load(folder: Path) -> DeepPart:
