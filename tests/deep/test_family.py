@@ -76,6 +76,8 @@ def test_a_candidate_is_the_classifier():
     assert np.array_equal(fitted.scores(X), model.decision_function(X))
     assert fitted.shift == 0
     assert np.array_equal(fitted.log_odds(X), model.predict_log_odds(X))
+    # A search tells how far it is by itself.
+    assert fitted.part.classifier.verbose is False
 
 
 def test_nets_that_fail_are_told_of_the_candidate():

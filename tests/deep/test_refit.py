@@ -130,7 +130,8 @@ def test_the_judge_of_a_second_training():
     [
         ({"refit": 1}, "refit must be True or False, got 1"),
         ({"refit": None}, "refit must be True or False, got None"),
-        ({"verbose": 2}, "verbose must be True or False, got 2"),
+        ({"verbose": 2}, "verbose must be 'auto', True or False, got 2"),
+        ({"verbose": "always"}, "verbose must be 'auto', True or False, got 'always'"),
         ({"average_epochs": -1}, "average_epochs must be a number of at least 0 or None, got -1"),
         ({"average_epochs": float("nan")}, "average_epochs must be a number of at least 0 or None, got nan"),
         ({"average_epochs": "auto"}, "average_epochs must be a number of at least 0 or None, got 'auto'"),

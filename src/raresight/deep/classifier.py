@@ -48,7 +48,7 @@ from .settings import (
     device_for,
     torch_threads,
 )
-from .telling import told
+from .telling import About, telling
 from .trained_nets import TrainedNets
 from .validation import Validation, hold_out
 
@@ -128,7 +128,10 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: `"auto"` is a GPU if there is one; or `"cpu"`, `"cuda"`.
         random_state: Seed of first weights, batches and held-out rows.
         n_jobs: Threads on a CPU; -1 is one a core, None leaves it to PyTorch.
-        verbose: Whether lines on standard error tell how far `fit` is.
+        verbose: Whether `fit` tells on standard error how far it is. `"auto"` does so on a terminal, in one
+            line that is redrawn and goes away, once it has taken three seconds; not in a notebook, a log or
+            the processes of joblib. True does so from the beginning and anywhere, where there is no terminal
+            in lines. False does not.
 
     Attributes:
         classes_, n_features_in_, feature_names_in_: As in scikit-learn.
@@ -204,7 +207,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
-        verbose: bool = False,
+        verbose: bool | str = "auto",
     ) -> None:
         self.loss = loss
         self.net = net
@@ -268,13 +271,13 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 before its first epoch was over: the learning rate is too large.
         """
         check_settings(self)
-        with columns_kept_on_failure(self), torch_threads(self.n_jobs):
-            attributes = self._fit(X, y, sample_weight, eval_set, eval_sample_weight)
+        with columns_kept_on_failure(self), torch_threads(self.n_jobs), telling(self.verbose) as about:
+            attributes = self._fit(X, y, sample_weight, eval_set, eval_sample_weight, about)
         self.__dict__.update(attributes)
         return self
 
     def _fit(
-        self, X: Any, y: Any, sample_weight: Any, eval_set: Any, eval_sample_weight: Any
+        self, X: Any, y: Any, sample_weight: Any, eval_set: Any, eval_sample_weight: Any, about: About
     ) -> dict[str, Any]:
         """The attributes of the fitted model; sets nothing but the columns."""
         labels = read_targets(y, type(self).__name__)
@@ -332,7 +335,9 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plan.check_batch(min(recipe.batch, len(train)))
         choice = None
         if not is_watched and self.early_stopping == "auto":
-            choice = self._choice_by_turns(plan, losses, seeds, rows, counted.groups, event, random, device)
+            choice = self._choice_by_turns(
+                plan, losses, seeds, rows, counted.groups, event, random, device, about
+            )
         if choice is not None:
             recipe, average = self._recipe(len(train), True), self._average(True)
             recipe = replace(recipe, epochs=choice.epochs)
@@ -346,7 +351,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             patience=int(self.patience),
             average_epochs=average,
             device=device,
-            tell=told(self.verbose, "training"),
+            tell=about("training"),
         )
         nets, merits = outcome.nets, outcome.trained.merits
         raw, scored = ScoredRows(nets.scores(inputs, device), codes, weights), train
@@ -364,7 +369,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 outcome.best_epochs,
                 average_epochs=average,
                 device=device,
-                tell=told(self.verbose, "training on all rows"),
+                tell=about("training on all rows"),
             )
             first, raw = raw, ScoredRows(nets.scores(inputs, device), codes, weights)
             scored = np.arange(len(codes))
@@ -400,6 +405,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         event: int,
         random: np.random.RandomState,
         device: str,
+        about: About,
     ) -> Choice | None:
         """How long, and with which loss; None where a class has one row only, which cannot take turns."""
         parts = parts_of(rows.codes, random, groups)
@@ -423,7 +429,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scaled=self.calibration == "scale",
             average_epochs=self._average(True),
             device=device,
-            tell=told(self.verbose, f"{parts.max() + 1} parts in turn"),
+            tell=about(f"{parts.max() + 1} parts in turn"),
         )
 
     def _scale(

@@ -22,6 +22,7 @@ from ..nn.averaging import MeanWeights
 from ..nn.batches import steps_of
 from ..nn.course import underway
 from .fitting import DivergedWarning, TrainingRows, best_merit, check_texts, new_replicas
+from .loop import noted_and_told
 from .nets import NetPlan
 from .scale import ScoredRows, calibrated_log_probability
 from .scoring import ensemble_score, score_rows
@@ -163,8 +164,8 @@ def _best_epochs(
     """Train for at most so many epochs; of each loss the one with the largest `_likelihood` of all rows."""
     best = [_Best(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
     for epoch in range(1, most + 1):
-        for turn in turns:
-            turn.next_epoch()
+        for k, turn in enumerate(turns, 1):
+            turn.next_epoch(tell, f"epoch {epoch} of at most {most}, part {k} of {len(turns)}")
         for i, loss in enumerate(losses):
             scores = _put_together([turn.inside for turn in turns], [turn.scores[i] for turn in turns])
             judged = ScoredRows(scores, rows.codes, rows.weights)
@@ -249,9 +250,9 @@ class _Turn:
         found = self.course.failures()
         return [f"{self._replicas.names[k]} ({failure})" for k, failure in found.items()]
 
-    def next_epoch(self) -> None:
+    def next_epoch(self, tell: Tell, begun: str) -> None:
         """Train one more, and score the rows that judge it."""
-        self.course.run_epoch(self._means.note)
+        self.course.run_epoch(noted_and_told(self._means, self.course, tell, begun))
         frozen = self.course.step.frozen.cpu().numpy().reshape(-1, self._seeds)
         with self._means.in_place():
             scores = score_rows(self._replicas, self._inputs)

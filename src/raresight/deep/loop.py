@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from ..nn import Recipe, Replicas, TableRows
 from ..nn.averaging import MeanWeights
 from ..nn.best import BestWeights
-from ..nn.course import underway
+from ..nn.course import Course, underway
 from .telling import Tell, quiet
 
-__all__ = ["Judge", "Trained", "train_nets"]
+__all__ = ["Judge", "Trained", "noted_and_told", "train_nets"]
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +45,19 @@ class Trained:
     none_learned: bool = False
 
 
+def noted_and_told(means: MeanWeights, course: Course, tell: Tell, begun: str) -> Callable[[], None]:
+    """What is done after each step of an epoch: an epoch may take minutes."""
+    done = 0
+
+    def after_step() -> None:
+        nonlocal done
+        done += 1
+        means.note()
+        tell(f"{begun}, step {done} of {course.step.steps}", within=True)
+
+    return after_step
+
+
 def train_nets(
     replicas: Replicas,
     inputs: NDArray[np.float32],
@@ -70,7 +83,7 @@ def train_nets(
         patience: Training ends when no replica has become better for so many epochs.
         average_epochs: What is judged and kept are means of the weights over about so many of the last
             epochs, see `raresight.nn.averaging`; with 0 the weights themselves.
-        tell: Hears after each epoch how far it is.
+        tell: Hears after each epoch, and each step within, how far it is.
     """
     rows = TableRows(inputs, codes, weights).to(replicas.device, replicas.dtype)
     # Of equal epochs the later one: a ranking is often perfect long before the probabilities are right.
@@ -79,7 +92,8 @@ def train_nets(
         means = MeanWeights(course.step, average_epochs)
         while not course.is_done:
             frozen = course.step.frozen.cpu().numpy().copy()
-            course.run_epoch(means.note)
+            begun = f"epoch {course.epoch + 1} of {'' if judge is None else 'at most '}{recipe.epochs}"
+            course.run_epoch(noted_and_told(means, course, tell, begun))
             if judge is None:
                 tell(f"epoch {course.epoch} of {recipe.epochs}")
             else:

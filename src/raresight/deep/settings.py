@@ -60,9 +60,10 @@ def check_settings(estimator: Any) -> None:
     stops = estimator.early_stopping
     if not _is_auto(stops) and not isinstance(stops, (bool, np.bool_)):
         raise ValueError(f"early_stopping must be 'auto', True or False, got {estimator.early_stopping!r}")
-    for name in ("refit", "verbose"):
-        if not isinstance(getattr(estimator, name), (bool, np.bool_)):
-            raise ValueError(f"{name} must be True or False, got {getattr(estimator, name)!r}")
+    if not isinstance(estimator.refit, (bool, np.bool_)):
+        raise ValueError(f"refit must be True or False, got {estimator.refit!r}")
+    if not _is_auto(estimator.verbose) and not isinstance(estimator.verbose, (bool, np.bool_)):
+        raise ValueError(f"verbose must be 'auto', True or False, got {estimator.verbose!r}")
     if not isinstance(estimator.precision, str) or estimator.precision not in _PRECISIONS:
         raise ValueError(f"precision must be 'float32' or 'float64', got {estimator.precision!r}")
     if not isinstance(estimator.calibration, str) or estimator.calibration not in ("scale", "level"):

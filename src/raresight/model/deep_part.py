@@ -94,6 +94,8 @@ def fit_deep(
         categorical_features=list(categorical),
         random_state=seed,
         n_jobs=threads,
+        # Whoever searches tells how far the search is.
+        verbose=False,
     ).fit(X, y, weights)
     # The number of threads is a matter of the machine, not of the model: it is not to be saved.
     classifier.set_params(n_jobs=None)
