@@ -234,6 +234,18 @@ def test_batches_depend_on_seed_and_epoch_alone():
     assert draw_epoch(source, (5,), 0, 1000).order.flatten().sort().values.tolist() == list(range(100))
 
 
+def test_every_row_is_left_out_as_often_as_any_other():
+    """Of 100 rows an epoch of batches of 60 has one batch: other rows in each epoch."""
+    source, epochs = TableRows(*rows_of(100)), 1000
+    orders = [draw_epoch(source, (5,), epoch, 60).order.flatten() for epoch in range(epochs)]
+    assert all(order.unique().numel() == 60 for order in orders)
+    counts = torch.bincount(torch.cat(orders), minlength=100).double()
+    # Means of coins that fall 600 times in 1000, with a standard deviation of 15.5 each.
+    assert counts.mean() == 600
+    assert 12 < counts.std() < 19
+    assert (counts - 600).abs().max() < 75
+
+
 @pytest.mark.slow
 def test_compiled_training_is_the_same_up_to_rounding():
     plain, _ = run(quick(epochs=1, precision="float64"), losses=LOSSES[:2])

@@ -364,6 +364,8 @@ def as_source(data: Any, name: str) -> RowSource:
 def steps_of(rows: int, batch: int) -> tuple[int, int]:
     """Steps of an epoch and rows of a batch: a batch that would not be full is left out.
 
+    Which rows that leaves out is drawn anew in every epoch.
+
     >>> steps_of(1000, 128), steps_of(100, 128)
     ((7, 128), (1, 100))
     """
