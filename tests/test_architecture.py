@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "common": {"losses"},
     "linear": _BASE,
     "boosting": _BASE,
-    "nn": {"losses", "metrics", "data", "theory"},
+    "nn": _BASE,
     "deep": _BASE | {"nn"},
     "model": _BASE | _FAMILIES,
     "select": _BASE | _FAMILIES | {"model"},

@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated, cast
 
 import typer
 from rich.console import Console
 from rich.status import Status
 
 from . import __version__
+from .common.lasting_stream import LastingStream
 
 # What the experiments with nets take in Python alone.
 _WITHOUT_OPTION = ("depth", "width", "complete", "checkpoints")
@@ -95,7 +96,7 @@ def fit(
     from .job.options import default_folder
 
     folder = out or default_folder(data)
-    console = Console(stderr=True)
+    console = _progress_console()
     try:
         with shown(console, quiet) as listener:
             result = run(
@@ -144,7 +145,7 @@ def score(
     """Score rows: log-odds, probability and alert, in the order of the rows, at constant memory."""
     from .job.score_command import score_with_progress
 
-    typer.echo(score_with_progress(model, data, out, keep, Console(stderr=True), quiet))
+    typer.echo(score_with_progress(model, data, out, keep, _progress_console(), quiet))
 
 
 @app.command()
@@ -370,7 +371,7 @@ def paper(
         typer.echo(plan_text([DEEP_NAMES[name]], setup, most, rhos, journals=out / "deep"))
         return
     for part in NAMES if name == ALL else (name,):
-        console = Console(stderr=True)
+        console = _progress_console()
         with console.status(part) as status:
             try:
                 paths = reproduce(part, out, seed, _teller(console, status), **options)
@@ -421,6 +422,10 @@ def main() -> None:
             raise
         Console(stderr=True).print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
         sys.exit(1)
+
+
+def _progress_console() -> Console:
+    return Console(file=cast(IO[str], LastingStream(sys.stderr)))
 
 
 def _teller(console: Console, status: Status) -> Callable[[str], None]:

@@ -9,6 +9,7 @@ import sys
 import pytest
 from joblib import Parallel, delayed
 
+from broken_streams import BrokenStream
 from deep.deep_tables import ring_table
 from raresight.deep import DeepClassifier, telling
 
@@ -162,6 +163,19 @@ def test_a_fit_that_fails_leaves_no_line(terminal):
     shown = read()
     assert "training: epoch 1" in shown
     assert on_screen(shown) == ""
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_fit_outlives_what_it_tells_of_itself(is_terminal, at_once, monkeypatch):
+    X, y = ring_table(400)
+    options = {**SMALL, "early_stopping": False}
+    quiet = DeepClassifier(verbose=False, **options).fit(X, y)
+    monkeypatch.setattr(sys, "stderr", BrokenStream(is_terminal))
+    told = DeepClassifier(verbose=True, **options).fit(X, y)
+    assert (told.predict_proba(X) == quiet.predict_proba(X)).all()
+    # Nor does it take the place of what ends a fit.
+    with pytest.raises(ValueError, match="no net learned anything"):
+        DeepClassifier(verbose=True, **{**options, "learning_rate": 1e30}).fit(X, y)
 
 
 def test_what_is_no_terminal_is_told_nothing_unasked(monkeypatch):

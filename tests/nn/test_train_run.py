@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from broken_streams import BrokenStream
 from raresight import nn
 from raresight.data import Images
 from raresight.data.imbalance import halves
@@ -270,6 +271,14 @@ def test_progress_is_lines_where_there_is_no_terminal(capsys):
 def test_progress_without_stderr_is_quiet(monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
     assert train(Replicas(NET, LOSSES), rows_of(640), quick()).epochs == 4
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_training_outlives_what_it_tells_of_itself(is_terminal, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", BrokenStream(is_terminal))
+    recipe = quick(lr=(1e30, *[0.01] * (len(LOSSES) - 1)), clip=None, warmup_epochs=0)
+    result = train(Replicas(NET, LOSSES), rows_of(640), recipe, evaluation=rows_of(500, seed=1))
+    assert (result.epochs, list(result.frozen)) == (4, [0])
 
 
 def test_progress_ends_where_all_are_frozen(capsys):

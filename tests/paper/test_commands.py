@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
+from broken_streams import BrokenStream
 from raresight.cli import app
 from raresight.paper.deep.__main__ import main as deep
 from raresight.paper.deep.plan import plan_text
@@ -121,6 +124,14 @@ def test_steps_in_a_log_have_a_line_each_however_long(tmp_path):
     told = run.stderr.splitlines()
     assert told[0] == f"reading {folder / 'deep' / 'table2-cifar10.jsonl.gz'}"
     assert len(told) == 4
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_work_goes_on_where_nobody_hears_of_it(is_terminal, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sys, "stderr", BrokenStream(is_terminal))
+    app(["paper", "table1", "--out", str(tmp_path)], standalone_mode=False)
+    assert sorted(capsys.readouterr().out.split()) == [str(path) for path in sorted(tmp_path.iterdir())]
+    assert deep(["--experiment", "table2", "--data", str(tmp_path / "absent"), "--out", str(tmp_path)]) == 2
 
 
 @pytest.mark.parametrize(

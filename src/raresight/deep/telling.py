@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from ..common.lasting_stream import LastingStream
+
 __all__ = ["About", "Tell", "quiet", "telling"]
 
 # A fit that takes longer than this tells of itself on a terminal unasked.
@@ -50,9 +52,9 @@ def telling(verbose: bool | str) -> Iterator[About]:
     if is_quiet or stream is None:
         yield lambda subject: quiet
     elif not on_terminal:
-        yield _Lines(stream).about
+        yield _Lines(LastingStream(stream)).about
     else:
-        line = _Line(stream, _UNASKED_AFTER if asked == "auto" else 0.0)
+        line = _Line(LastingStream(stream), _UNASKED_AFTER if asked == "auto" else 0.0)
         try:
             yield line.about
         finally:
@@ -74,7 +76,7 @@ def _is_first_process() -> bool:
 class _Lines:
     """A line in a log, not more than one in two seconds, the first of each subject at once."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: LastingStream) -> None:
         self._stream = stream
 
     def about(self, subject: str) -> Tell:
@@ -97,7 +99,7 @@ class _Line:
     It is left with the cursor at its beginning, so that a warning does not follow it on the same line.
     """
 
-    def __init__(self, stream: Any, after: float) -> None:
+    def __init__(self, stream: LastingStream, after: float) -> None:
         self._stream, self._next, self._drawn = stream, time.monotonic() + after, 0
 
     def about(self, subject: str) -> Tell:

@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import IO, Any, Protocol, cast
 
+from ..common.lasting_stream import LastingStream
 from .training import Row
 
 __all__ = ["Listener", "Moment", "shown"]
@@ -56,9 +57,10 @@ def shown(progress: bool) -> Iterator[Listener]:
     if not progress or sys.stderr is None:
         yield _nothing
         return
-    live = _live_view() if sys.stderr.isatty() else None
+    stream = LastingStream(sys.stderr)
+    live = _live_view(stream) if stream.isatty() else None
     if live is None:
-        yield _Lines()
+        yield _Lines(stream)
         return
     with live:
         yield live
@@ -69,19 +71,19 @@ def _nothing(moment: Moment) -> None:
 
 
 class _Lines:
-    def __init__(self) -> None:
-        self._next = 0.0
+    def __init__(self, stream: LastingStream) -> None:
+        self._stream, self._next = stream, 0.0
 
     def __call__(self, moment: Moment) -> None:
         for text in moment.news:
-            sys.stderr.write(f"{text}\n")
+            self._stream.write(f"{text}\n")
         if time.monotonic() >= self._next or moment.seconds_left == 0:
             self._next = time.monotonic() + _SECONDS_BETWEEN_LINES
-            sys.stderr.write(f"{_summary(moment)}\n")
-            sys.stderr.flush()
+            self._stream.write(f"{_summary(moment)}\n")
+            self._stream.flush()
 
 
-def _live_view() -> Any:
+def _live_view(stream: LastingStream) -> Any:
     """The table of rich, or None where rich is not installed."""
     try:
         from rich.console import Console, Group
@@ -93,7 +95,8 @@ def _live_view() -> Any:
 
     class LiveView:
         def __init__(self) -> None:
-            self._live = Live(console=Console(stderr=True), refresh_per_second=4, transient=True)
+            console = Console(file=cast(IO[str], stream))
+            self._live = Live(console=console, refresh_per_second=4, transient=True)
 
         def __enter__(self) -> None:
             self._live.__enter__()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from ..common.lasting_stream import LastingStream
+
 __all__ = [
     "INTERRUPTED",
     "UNFINISHED",
@@ -26,9 +28,10 @@ class UnfinishedError(ValueError):
 
 
 def tell(message: str) -> None:
-    """Write a line of progress at once."""
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
+    """Write a line of progress at once, if anybody hears it."""
+    stream = LastingStream(sys.stderr)
+    stream.write(f"{message}\n")
+    stream.flush()
 
 
 def interrupted_words(name: str = "nets") -> str:
