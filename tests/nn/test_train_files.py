@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 
 from raresight.nn import Recipe, Replicas, read_journal, train
@@ -34,21 +33,25 @@ class Disk:
 
     def __enter__(self):
         self._patch = pytest.MonkeyPatch()
-        for owner, name in ((os, "fsync"), (os, "replace"), (os, "unlink"), (safetensors.torch, "save_file")):
-            self._patch.setattr(owner, name, partial(self._watched, name, getattr(owner, name)))
+        for owner, name in ((os, "fsync"), (os, "replace"), (os, "unlink"), (Path, "write_bytes")):
+            self._patch.setattr(owner, name, self._watched(name, getattr(owner, name)))
         return self
 
     def __exit__(self, *error):
         self._patch.undo()
 
-    def _watched(self, name, operation, *arguments, **options):
-        target = self._name_of(arguments[1] if name in ("replace", "save_file") else arguments[0])
-        if len(self.operations) == self.stop_at:
-            if name == "save_file":  # half of a file
-                Path(arguments[1]).write_bytes(b"\x10")
-            raise Stopped
-        self.operations.append(f"{name} {target}")
-        return operation(*arguments, **options)
+    def _watched(self, name, operation):
+        def watched(*arguments, **options):
+            target = self._name_of(arguments[name == "replace"])
+            if len(self.operations) == self.stop_at:
+                if name == "write_bytes":
+                    path, content = arguments
+                    operation(path, content[: len(content) // 2])
+                raise Stopped
+            self.operations.append(f"{name} {target}")
+            return operation(*arguments, **options)
+
+        return watched
 
     def _name_of(self, target):
         if not isinstance(target, int):
@@ -78,7 +81,7 @@ def test_what_a_checkpoint_relies_on_is_on_the_disk_before_it(tmp_path):
     expected = list(pointer)
     for epoch in range(3):
         state = f"state-{epoch:06d}.safetensors"
-        expected += ["fsync journal.jsonl", f"save_file {state}.unfinished", f"fsync {state}.unfinished"]
+        expected += ["fsync journal.jsonl", f"write_bytes {state}.unfinished", f"fsync {state}.unfinished"]
         expected += [f"replace {state}", "fsync folder", *pointer]
         expected += [f"unlink state-{epoch - 1:06d}.safetensors"] if epoch else []
     assert disk.operations == expected

@@ -45,21 +45,15 @@ def naming(path: Path) -> Iterator[None]:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
     """Write tensors as a safetensors file, in place of an earlier one."""
-    save_file = _safetensors("torch").save_file
+    save = _safetensors("torch").save
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file in it")
-    unfinished = path.with_name(path.name + UNFINISHED)
-    # safetensors makes files that nobody else may read: they get the rights that any new file has here.
-    unfinished.write_bytes(b"")
-    rights = unfinished.stat().st_mode
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        save_file(content, str(unfinished), dict(metadata))
-    except Exception as error:
-        # Its own kind of error, as for a full disk, is known to nobody who waits for an OSError.
-        raise OSError(f"{path} could not be written: {error}") from None
-    unfinished.chmod(rights)
-    _put_in_place(unfinished, path)
+    unfinished = path.with_name(path.name + UNFINISHED)
+    with naming(path):
+        # Not by its save_file: that writes under a name of its own first, which stays where it is killed.
+        unfinished.write_bytes(save(content, dict(metadata)))
+        _put_in_place(unfinished, path)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
