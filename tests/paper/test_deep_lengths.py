@@ -7,9 +7,10 @@ import pytest
 from deep_journals import SHORT, rows_of, write_journal
 from raresight.paper import reproduce
 from raresight.paper.deep.experiments import EXPERIMENTS
+from raresight.paper.deep.journal import add_records, journal_path
 from raresight.paper.deep.lengths import sizes_in
 from raresight.paper.deep.results import begun_lines
-from raresight.paper.deep.settings import SIZES, Size, size_of
+from raresight.paper.deep.settings import SIZES, Size, Trial, size_of
 
 OWN = SHORT.at(size_of("8,16"))
 
@@ -109,6 +110,48 @@ def test_two_searches_that_choose_the_same_make_no_third_size(tmp_path):
     lines = begun_lines(EXPERIMENTS["table2"], SHORT, finished)
     assert len(lines) == 6
     assert all(any(words in line for words in wanted) for line in lines)
+
+
+def search_alone(folder, size):
+    """A search in the journal that chooses another rate than the others for VS, as a longer one may."""
+    own = SHORT.at(size_of(size))
+    finished = write_journal(folder, "table2", own, leave_out=lambda trial: trial.role != "search")
+    changed = [
+        {**record, "curve": {**record["curve"], "validation_roc_auc": [1 - record["trial"]["lr"]]}}
+        for record in finished.values()
+        if record["trial"]["epochs"] == own.size.search_epochs and record["trial"]["method"] == "VS"
+    ]
+    add_records(journal_path(folder / "deep", "table2", "cifar10"), changed)
+    return finished | {Trial.from_dict(record["trial"]).key: record for record in changed}
+
+
+def test_results_are_of_the_search_that_chose_their_settings(tmp_path):
+    """The longer one has chosen all but those of VS, too, for results that nobody has begun."""
+    write_journal(tmp_path, "table2", OWN)
+    finished = search_alone(tmp_path, "20,40")
+    assert names(finished) == ["short", "medium", "full", "8,16", "20,20"]
+    assert begun_lines(EXPERIMENTS["table2"], SHORT, finished) == []
+    csv, *_ = reproduce("table2", tmp_path, tell=(told := []).append)
+    assert {row["size"] for row in rows_of(csv)} == {"8,16"}
+    assert told == []
+    # Once both searches have results of one length, both sizes are there, the second begun.
+    longer = SHORT.at(size_of("20,16"))
+    finished = write_journal(tmp_path, "table2", longer, leave_out=lambda trial: trial.rho > 0.01)
+    assert names(finished) == ["short", "medium", "full", "8,16", "20,16"]
+    finished = write_journal(tmp_path, "table2", longer, leave_out=lambda trial: trial.seed == 2)
+    lines = [f"halves, rho {rho}: 2 of 54 final trainings of 16 epochs" for rho in ("0.05", "0.1")]
+    assert begun_lines(EXPERIMENTS["table2"], SHORT, finished) == lines
+
+
+def test_results_whose_search_was_lost_are_not_those_of_another(tmp_path):
+    write_journal(tmp_path, "table2")
+    finished = search_alone(tmp_path, "20,40")
+    assert names(finished) == ["short", "medium", "full", "20,20"]
+    lost = next(key for key, record in finished.items() if record["trial"]["role"] == "search")
+    del finished[lost]
+    assert names(finished) == ["short", "medium", "full", "20,20"]
+    lines = ["halves, rho 0.01: 1 of 90 search trainings of 7 epochs"]
+    assert begun_lines(EXPERIMENTS["table2"], SHORT, finished) == lines
 
 
 def test_a_search_without_a_result_is_begun(tmp_path):
