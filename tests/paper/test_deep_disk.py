@@ -122,7 +122,7 @@ def test_a_stack_begun_with_other_images_is_not_thrown_away_unasked(data, tmp_pa
     (folder,) = (tmp_path / "unfinished").iterdir()
     with pytest.raises(
         ValueError,
-        match=rf"{folder} holds another training: rows .* folder by --checkpoints, .* or remove it",
+        match=rf"{folder} holds another training: rows .* folder by --checkpoints of .*, or go on .* or remove it",
     ):
         run(others)
     assert run(data, checkpoints=tmp_path / "unfinished").trained == 27
@@ -176,6 +176,41 @@ def test_a_journal_in_the_folder_of_the_pages_is_named(tmp_path):
     there = journal_path(tmp_path / "deep", "table2", "cifar10")
     with pytest.raises(ValueError, match=rf"--data FOLDER\. {journal} is not read: move it to {there}$"):
         reproduce("table2", tmp_path)
+    # Moved over one that is there, it would take its place.
+    add_records(there, [next(iter(read_records(journal).values()))])
+    command = f"cat {journal} >> {there}"
+    with pytest.raises(ValueError, match=f"is not read: add it by {command}$"):
+        reproduce("table2", tmp_path)
+    subprocess.run(["sh", "-c", command], check=True)
+    assert read_records(there) == read_records(journal)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "command", "bare"),
+    [
+        ("table2", {}, "raresight paper table2", "--experiment table2"),
+        (
+            "minority",
+            {"size": "full", "rhos": [0.01, 0.05]},
+            "raresight paper minority --size full --rho 0.01,0.05",
+            "--experiment deer-horse --size full --rho 0.01 0.05",
+        ),
+        (
+            "table2",
+            {"dataset": "cifar100", "size": "1,2"},
+            "raresight paper table2 --dataset cifar100 --size 1,2",
+            "--experiment table2 --dataset cifar100 --size 1,2",
+        ),
+        ("ablation-c", {"depth": 8, "width": 4}, None, "--experiment ablation-c --depth 8 --width 4"),
+    ],
+)
+def test_what_is_missing_comes_with_the_command_that_trains_it(name, options, command, bare, tmp_path):
+    with pytest.raises(ValueError, match="no complete cell yet") as raised:
+        reproduce(name, tmp_path, **options)
+    said = f"python -m raresight.paper.deep {bare} --data FOLDER"
+    if command is not None:
+        said = f"{command} --data FOLDER, or where only torch, numpy and safetensors are with {said}"
+    assert str(raised.value).endswith(f" Train them with {said}")
 
 
 def test_what_is_missing_is_of_the_imbalances_asked_for(tmp_path):

@@ -150,8 +150,9 @@ def test_the_nets_of_a_journal_are_told_apart_by_depth_and_by_width():
         return {"trial": {"dataset": "cifar10", "depth": depth, "width": width}}
 
     finished = dict(enumerate([record(32, 16), record(32, 4), record(8, 4), record(32, 4)]))
-    said = other_nets_words(SHORT, finished)
+    said = other_nets_words("table2", SHORT, finished)
     assert said.count("There are also") == 2
     assert "1 trainings of ResNet-8 of width 4" in said
     assert "2 trainings of ResNet-32 of width 4" in said
-    assert other_nets_words(SHORT, {0: finished[0]}) == ""
+    assert "reproduce('table2', ...) shows them with depth=32, width=4." in said
+    assert other_nets_words("table2", SHORT, {0: finished[0]}) == ""

@@ -69,8 +69,11 @@ def run(
     missing = not_trained(experiment, setup, finished, is_asked=is_asked)
     if not whole and not begun:
         asked = missing_lines(experiment, setup, finished)
-        raise nothing_complete("ablation-c", experiment.name, setup, asked, finished, out, trained=is_trained)
-    others = other_nets_words(setup, finished)
+        rhos = options.get("rhos")
+        raise nothing_complete(
+            "ablation-c", experiment.name, setup, asked, finished, out, rhos=rhos, trained=is_trained
+        )
+    others = other_nets_words("ablation-c", setup, finished)
     for line in missing:
         tell(f"missing: {line}")
     found = sorted([*whole, *begun], key=lambda result: -result.epochs)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from ..common.whole_files import write_whole
-from . import brier, minority, table2, table4
+from . import DEEP_NAMES, brier, minority, table2, table4
 from .deep.experiments import EXPERIMENTS, PAPER_EPOCHS, Cell, Experiment
 from .deep.journal import Record, journal_path, read_records
 from .deep.origins import origin_words, other_nets_words, place_lines, places_words, records_of
@@ -24,6 +24,8 @@ from .deep.settings import Setup
 __all__ = ["run"]
 
 REPORTS = (table2.REPORT, table4.REPORT, minority.REPORT, brier.REPORT)
+# The first part of the paper that an experiment is for.
+_PARTS = {experiment: part for part, experiment in reversed(DEEP_NAMES.items())}
 # What the paper calls the experiments, in its order.
 _TITLES = {"table2": "Table 2", "table4": "Table 4", "ablation-c": "Figure 4", "deer-horse": "Appendix D"}
 
@@ -66,7 +68,8 @@ def run(
         tell(f"reading {journal}")
         found[name] = _found(experiment, setup, read_records(journal))
     finished = {key: record for one in found.values() for key, record in one.finished.items()}
-    others = other_nets_words(setup, finished)
+    nets = [other_nets_words(_PARTS[name], setup, one.finished) for name, one in found.items()]
+    others = " ".join(filter(None, nets))
     if not any(one.longest for one in found.values()):
         begun = [f"{_TITLES[name]}, {line}" for name, one in found.items() for line in one.begun()]
         lacking = f" (begun, with these missing: {'; '.join(begun)})" if begun else ""

@@ -90,13 +90,16 @@ def place_lines(
     return [f"Trained on {'; on '.join(parts)}; the others on {most}.", ""]
 
 
-def other_nets_words(setup: Setup, finished: Mapping[str, Record]) -> str:
-    """Which nets of others than that of `setup` a journal has, and how they are shown; empty where none."""
+def other_nets_words(name: str, setup: Setup, finished: Mapping[str, Record]) -> str:
+    """Which other nets than that of `setup` the journal of a part of the paper has, and how they are shown.
+
+    Empty where it has none.
+    """
     trials = [record["trial"] for record in finished.values() if not setup.has(record["trial"])]
     counts = Counter((trial["depth"], trial["width"]) for trial in trials)
     return " ".join(
         f"There are also {count} trainings of {net_words(depth, width)}, which are not shown here: "
-        f"raresight.paper.reproduce shows them with depth={depth}, width={width}."
+        f"raresight.paper.reproduce({name!r}, ...) shows them with depth={depth}, width={width}."
         for (depth, width), count in sorted(counts.items())
     )
 

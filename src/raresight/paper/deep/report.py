@@ -41,7 +41,7 @@ from .results import (
     is_begun,
     missing_lines,
 )
-from .settings import DATASETS, Setup, parameter_words, size_of, validation_share
+from .settings import DATASETS, PAPER_WIDTH, Setup, parameter_words, size_of, validation_share
 from .verdicts import verdicts
 
 __all__ = [
@@ -153,9 +153,12 @@ def write_report(
     is_asked = size is not None or is_trained
     missing = not_trained(experiment, setup, finished, is_asked=is_asked)
     if not final and not paper:
-        asked = missing_lines(experiment, setup, finished, options.get("rhos"))
-        raise nothing_complete(report.name, experiment.name, setup, asked, finished, out, trained=is_trained)
-    others = other_nets_words(setup, finished)
+        rhos = options.get("rhos")
+        asked = missing_lines(experiment, setup, finished, rhos)
+        raise nothing_complete(
+            report.name, experiment.name, setup, asked, finished, out, rhos=rhos, trained=is_trained
+        )
+    others = other_nets_words(report.name, setup, finished)
     for line in missing:
         tell(f"missing: {line}")
     stem = f"{report.name}-{setup.stem}"
@@ -198,24 +201,40 @@ def nothing_complete(
     finished: Mapping[str, Record],
     out: Path,
     *,
+    rhos: Sequence[float] | None,
     trained: bool,
 ) -> ValueError:
     """What to say where no cell is complete: after training, that it is to be gone on with."""
-    options = "" if setup.dataset == "cifar10" else f" --dataset {setup.dataset}"
     more = f", and {len(missing) - 1} more, which --plan counts" if len(missing) > 1 else ""
     lacking = f"{name} has no complete cell yet: missing are {missing[0]}{more}."
     hints = ""
-    if others := other_nets_words(setup, finished):
+    if others := other_nets_words(name, setup, finished):
         hints += f". These are of {setup.net}. {others}".removesuffix(".")
     journal, elsewhere = (journal_path(place, experiment, setup.dataset) for place in (out / "deep", out))
     if elsewhere.exists():
-        hints += f". {elsewhere} is not read: move it to {journal}"
+        way = f"add it by cat {elsewhere} >> {journal}" if journal.exists() else f"move it to {journal}"
+        hints += f". {elsewhere} is not read: {way}"
     if trained:
         return UnfinishedError(f"{lacking} What was trained is kept: the same command goes on{hints}.")
-    return ValueError(
-        f"{lacking} Train them with raresight paper {name}{options} --data FOLDER, or where only torch, "
-        "numpy and safetensors are with python -m raresight.paper.deep --experiment "
-        f"{experiment}{options} --data FOLDER{hints}"
+    return ValueError(f"{lacking} Train them with {_training_words(name, experiment, setup, rhos)}{hints}")
+
+
+def _training_words(name: str, experiment: str, setup: Setup, rhos: Sequence[float] | None) -> str:
+    """The commands that train what was asked for."""
+    options = "" if setup.dataset == "cifar10" else f" --dataset {setup.dataset}"
+    options += "" if setup.size.name == DEFAULT_SIZE else f" --size {setup.size.name}"
+    given = [f"{rho:g}" for rho in rhos or ()]
+    net = "" if setup.layers == DATASETS[setup.dataset].depth else f" --depth {setup.layers}"
+    net += "" if setup.width == PAPER_WIDTH else f" --width {setup.width}"
+    bare = (
+        f"python -m raresight.paper.deep --experiment {experiment}{options}"
+        f"{' --rho ' + ' '.join(given) if given else ''}{net} --data FOLDER"
+    )
+    if net:
+        return bare
+    return (
+        f"raresight paper {name}{options}{' --rho ' + ','.join(given) if given else ''} --data FOLDER, or "
+        f"where only torch, numpy and safetensors are with {bare}"
     )
 
 

@@ -149,8 +149,9 @@ def run_experiment(
             except OtherTrainingError as error:
                 # As on a GPU after a CPU. What it has is not thrown away unasked.
                 raise ValueError(
-                    f"{error} by --checkpoints, or go on with the images and the kind of device that it was "
-                    "begun with, or remove it, and its nets are trained anew"
+                    f"{error} by --checkpoints of python -m raresight.paper.deep, or go on with the images "
+                    "and the kind of device that it was begun with, or remove it, and its nets are trained "
+                    "anew"
                 ) from None
             if records is None:
                 tell(f"{title}: out of time, kept in {folder}")
