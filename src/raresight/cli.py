@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, cast
+from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -15,6 +15,9 @@ from rich.status import Status
 
 from . import __version__
 from .common.lasting_stream import LastingStream
+
+if TYPE_CHECKING:
+    from .paper.deep.settings import Setup
 
 # What the experiments with nets take in Python alone.
 _WITHOUT_OPTION = ("depth", "width", "complete", "checkpoints")
@@ -290,7 +293,7 @@ def paper(
         float | None,
         typer.Option(
             help="nets: stop training before so many have passed, after an epoch (the first of a stack may "
-            "take longer); called again, go on. Exit code 3 if there is nothing to show yet."
+            "take longer); called again, go on. Exit code 3 if something is left to train."
         ),
     ] = None,
     device: Annotated[
@@ -361,10 +364,9 @@ def paper(
         from .paper.deep.experiments import EXPERIMENTS, check_rhos
         from .paper.deep.plan import STACK, plan_text
         from .paper.deep.report import refuse_seed
-        from .paper.deep.settings import Setup, size_of
 
         refuse_seed(name, seed)
-        setup = Setup(dataset or "cifar10", size_of(size or "short"))
+        setup = _setup_of_nets(dataset, size)
         EXPERIMENTS[DEEP_NAMES[name]].check(setup, name)
         check_rhos([EXPERIMENTS[DEEP_NAMES[name]]], rhos, name)
         most = STACK if stack is None else stack
@@ -379,10 +381,20 @@ def paper(
                 console.print(_plain(unfinished), highlight=False, soft_wrap=True)
                 raise typer.Exit(UNFINISHED) from None
             except KeyboardInterrupt:
-                console.print(interrupted_words(part), highlight=False, soft_wrap=True)
+                console.print(
+                    interrupted_words(part, keeps=part not in NAMES), highlight=False, soft_wrap=True
+                )
                 raise typer.Exit(INTERRUPTED) from None
         for path in paths:
             typer.echo(path)
+    if name in DEEP_NAMES and data is not None and minutes is not None and not results_only:
+        from .paper.deep.plan import trainings_left
+
+        left = trainings_left(DEEP_NAMES[name], _setup_of_nets(dataset, size), rhos, out / "deep")
+        if left:
+            text = f"out of time: {left} trainings are left, with which the same command goes on"
+            console.print(text, highlight=False, soft_wrap=True)
+            raise typer.Exit(UNFINISHED)
 
 
 @app.command()
@@ -422,6 +434,12 @@ def main() -> None:
             raise
         Console(stderr=True).print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
         sys.exit(1)
+
+
+def _setup_of_nets(dataset: str | None, size: str | None) -> Setup:
+    from .paper.deep.settings import Setup, size_of
+
+    return Setup(dataset or "cifar10", size_of(size or "short"))
 
 
 def _progress_console() -> Console:

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from broken_streams import BrokenStream
+from deep_journals import write_journal
 from raresight.cli import app
 from raresight.paper.deep.__main__ import main as deep
 from raresight.paper.deep.plan import plan_text
@@ -138,6 +139,8 @@ def test_work_goes_on_where_nobody_hears_of_it(is_terminal, monkeypatch, tmp_pat
     ("name", "said"),
     [
         ("table2", "interrupted: what was finished is kept, and the same command goes on\n"),
+        ("figure2", "interrupted: figure2 begins anew when it is called again\n"),
+        ("all", "interrupted: table1 begins anew when it is called again\n"),
         ("fraud", "interrupted: splits that nets have finished are kept, fits of other families are not\n"),
     ],
 )
@@ -148,6 +151,27 @@ def test_ctrl_c_is_one_line(monkeypatch, tmp_path, name, said):
     monkeypatch.setattr("raresight.paper.reproduce", interrupted)
     run = CliRunner().invoke(app, ["paper", name, "--out", str(tmp_path)])
     assert (run.exit_code, run.stderr) == (130, said)
+
+
+def test_time_that_ran_out_is_an_exit_code_of_its_own(monkeypatch, tmp_path):
+    """Also where there are results to show, as of the cells that are complete."""
+    monkeypatch.setattr("raresight.paper.reproduce", lambda *given, **named: [tmp_path / "page.md"])
+    words = ["paper", "table2", "--out", str(tmp_path), "--data", str(tmp_path), "--minutes", "1"]
+
+    def run(*more):
+        return CliRunner().invoke(app, [*words, *more])
+
+    write_journal(tmp_path, "table2", leave_out=lambda trial: trial.rho == 0.05 and trial.seed == 2)
+    out_of_time = run()
+    assert (out_of_time.exit_code, out_of_time.stdout) == (3, f"{tmp_path / 'page.md'}\n")
+    # Of two draws, and of one at the paper's setting.
+    assert out_of_time.stderr.splitlines()[-1] == (
+        "out of time: 27 trainings are left, with which the same command goes on"
+    )
+    assert run("--rho", "0.05").exit_code == 3
+    assert run("--rho", "0.01,0.1").exit_code == 0
+    assert run("--results-only").exit_code == 0
+    assert run("--size", "full").exit_code == 3
 
 
 def test_options_of_other_parts_are_refused_as_they_were_typed(tmp_path):

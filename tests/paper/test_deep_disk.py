@@ -108,6 +108,38 @@ def test_a_stack_whose_records_are_in_the_journal_leaves_no_folder(data, tmp_pat
     assert left == {held.name, folder_name(TRIALS[6:9])}
 
 
+def test_the_last_stack_leaves_no_folder_either(data, tmp_path):
+    """Nor does one that was half removed, with the list of its nets or without."""
+    add_records(journal_path(tmp_path, "table2", "cifar10"), [record(trial, 0.7) for trial in TRIALS])
+    for name in (folder_name(TRIALS[:3]), f"{folder_name(TRIALS[3:6])}.removed", "other.removed"):
+        (tmp_path / "unfinished" / name).mkdir(parents=True)
+        (tmp_path / "unfinished" / name / "lock").touch()
+        if not name.startswith("other"):
+            path = tmp_path / "unfinished" / name / "trials.json"
+            runs.write_json(path, [trial.to_dict() for trial in TRIALS[:3]])
+    outcome = runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **OPTIONS)
+    assert (outcome.trained, outcome.left) == (0, 0)
+    assert not list((tmp_path / "unfinished").iterdir())
+
+
+def test_two_may_remove_a_folder_at_once(tmp_path, monkeypatch):
+    """One finds what the other is about to remove, and is the first to be done."""
+    folder = tmp_path / "some"
+    folder.mkdir()
+    runs.write_json(folder / "trials.json", [TRIALS[0].to_dict()])
+    remove = shutil.rmtree
+
+    def slow(path, **options):
+        if path.exists():
+            assert list(runs._under_way(tmp_path)) == []
+            remove(path)
+        remove(path, **options)
+
+    monkeypatch.setattr("raresight.paper.deep.stack.shutil.rmtree", slow)
+    runs.remove_folder(folder)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_stack_begun_with_other_images_is_not_thrown_away_unasked(data, tmp_path):
     others = write_tiny_cifar10(tmp_path / "others", train_images=15, test_images=2)
     setup = Setup(size=size_of("1,3"), depth=8, width=2)
@@ -122,7 +154,7 @@ def test_a_stack_begun_with_other_images_is_not_thrown_away_unasked(data, tmp_pa
     (folder,) = (tmp_path / "unfinished").iterdir()
     with pytest.raises(
         ValueError,
-        match=rf"{folder} holds another training: rows .* folder by --checkpoints of .*, or go on .* or remove it",
+        match=rf"{folder} holds another training: rows .* by --checkpoints of .*, or go on .* or remove it",
     ):
         run(others)
     assert run(data, checkpoints=tmp_path / "unfinished").trained == 27

@@ -34,8 +34,10 @@ def tell(message: str) -> None:
     stream.flush()
 
 
-def interrupted_words(name: str = "nets") -> str:
-    """What a Ctrl-C leaves of a part of the paper: of fraud nets alone have a journal."""
+def interrupted_words(name: str = "nets", *, keeps: bool = True) -> str:
+    """What a Ctrl-C leaves of a part of the paper, if anything: of fraud nets alone have a journal."""
+    if not keeps:
+        return f"interrupted: {name} begins anew when it is called again"
     if name == "fraud":
         return "interrupted: splits that nets have finished are kept, fits of other families are not"
     return "interrupted: what was finished is kept, and the same command goes on"

@@ -45,10 +45,10 @@ def sizes_in(experiment: Experiment, setup: Setup, finished: Mapping[str, Record
     for search in searches:
         # Without a result it is not known of which of the lengths it is.
         size = Size(f"{search},{search}", search, search)
-        new = {key for key in _roles_at(experiment, setup, size, finished) if key in finished} - seen
-        if new:
+        alone = {key for key in _roles_at(experiment, setup, size, finished) if key in finished} - seen
+        if alone:
             found.append(size)
-            seen |= new
+            seen |= alone
     return found
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "published_rows",
     "stack_seconds",
     "stack_sizes",
+    "trainings_left",
 ]
 
 BATCH = 128
@@ -138,6 +139,14 @@ def plan(
         count = sum(map(len, left.values()))
         lines.append(PlanLine(name, role, len(trials), count, trials[0].epochs, seconds / 60))
     return lines
+
+
+def trainings_left(
+    name: str, setup: Setup, rhos: Sequence[float] | None = None, journals: Path | None = None
+) -> int:
+    """How many trainings of an experiment the journals in a folder lack, of these imbalances if given."""
+    known = {} if journals is None else read_records(journal_path(journals, name, setup.dataset))
+    return sum(line.left for line in plan(name, setup, rhos=rhos, finished=known))
 
 
 def plan_text(

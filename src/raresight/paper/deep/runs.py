@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from .images import TaskRows, read_images, set_digest, task_rows
 from .journal import Record, add_records, journal_path, need_writable, read_records
 from .plan import STACK, stack_seconds, stack_sizes
 from .settings import ROLES, Setup, Trial, folder_name
-from .stack import CHECKPOINT_SECONDS, remove_folder, train_stack
+from .stack import CHECKPOINT_SECONDS, REMOVED, remove_folder, train_stack
 
 __all__ = ["Outcome", "run_experiment"]
 
@@ -113,7 +114,7 @@ def run_experiment(
         waits_for: tuple[str, ...] = ()
         if "final" in roles and "search" not in roles:
             waits_for = tuple(missing_searches(experiment, setup, finished, rhos))
-        if wanted and not trained:
+        if not trained:
             _remove_finished(unfinished, finished)
         chosen = _next_stack(wanted, unfinished, stack, clock, is_first=trained == 0)
         if not chosen:
@@ -233,7 +234,7 @@ def _wanted(
 def _under_way(unfinished: Path) -> Iterator[tuple[Path, tuple[Trial, ...]]]:
     """The folders of stacks under way, or left behind, with their trials."""
     for path in sorted(unfinished.glob(f"*/{_TRIALS}")):
-        if trials := _trials_of(path):
+        if path.parent.suffix != REMOVED and (trials := _trials_of(path)):
             yield path.parent, trials
 
 
@@ -252,6 +253,8 @@ def _trials_of(path: Path) -> tuple[Trial, ...]:
 
 def _remove_finished(unfinished: Path, finished: Mapping[str, Record]) -> None:
     """Remove the folders of stacks whose records are in the journal: who was killed in between left them."""
+    for folder in unfinished.glob(f"*{REMOVED}"):
+        shutil.rmtree(folder, ignore_errors=True)
     for folder, trials in _under_way(unfinished):
         if all(trial.key in finished for trial in trials):
             # One that is held is about to be removed.

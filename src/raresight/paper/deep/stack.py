@@ -34,12 +34,22 @@ from .plan import evaluated_epochs
 from .provenance import provenance
 from .settings import Trial
 
-__all__ = ["CHECKPOINT_SECONDS", "judge", "metrics_of", "recipe_of", "remove_folder", "train_stack"]
+__all__ = [
+    "CHECKPOINT_SECONDS",
+    "REMOVED",
+    "judge",
+    "metrics_of",
+    "recipe_of",
+    "remove_folder",
+    "train_stack",
+]
 
 # The paper's schedule, of 250 epochs: shorter trainings have the same shares.
 _WARMUP = 10
 # What a killed training loses at most; a checkpoint of 48 nets takes about a second.
 CHECKPOINT_SECONDS = 60.0
+REMOVED = ".removed"
+"""How the name of a folder ends while it is removed."""
 
 
 def recipe_of(trials: Sequence[Trial], precision: str = "float32") -> Recipe:
@@ -114,10 +124,12 @@ def train_stack(
 def remove_folder(folder: Path) -> None:
     """Remove what a stack kept, once its records are on the disk; who holds the folder holds it no longer."""
     # Away at once, with its lock: another process finds all of it or nothing.
-    gone = folder.with_name(f"{folder.name}.removed")
+    gone = folder.with_name(f"{folder.name}{REMOVED}")
     shutil.rmtree(gone, ignore_errors=True)
     folder.rename(gone)
-    shutil.rmtree(gone)
+    # Another process may be at it, too, and some file systems keep the lock while it is open: the next run
+    # removes what stays.
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def _replicas_of(trials: Sequence[Trial], class_counts: Sequence[int]) -> Replicas:
