@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
+
 import pytest
 
 from deep_journals import SHORT, write_journal
@@ -11,6 +14,7 @@ from raresight.paper import output, reproduce
 from raresight.paper.deep.experiments import EXPERIMENTS, ablation_trials
 from raresight.paper.deep.journal import add_records, journal_path
 from raresight.paper.deep.settings import SIZES, Setup
+from tiny_fraud import write_tiny_fraud
 
 EXPERIMENT = EXPERIMENTS["ablation-c"]
 FULL = SHORT.at(SIZES["full"])
@@ -88,3 +92,41 @@ def test_files_are_written_together_or_not_at_all(tmp_path):
         "old.txt": "now ü\r\n".encode(),
         "new.txt": b"now",
     }
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def put_in_place(count, monkeypatch):
+    """Files are put in place until there are so many; then the process ends."""
+    replace, done = Path.replace, []
+
+    def counted(path, target):
+        if len(done) == count:
+            raise Killed
+        done.append(target)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", counted)
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_files_are_put_in_place_in_their_order(count, tmp_path, monkeypatch):
+    put_in_place(count, monkeypatch)
+    paths = [tmp_path / name for name in "cba"]
+    with pytest.raises(Killed) if count < 3 else nullcontext():
+        write_together(dict.fromkeys(paths, "text"))
+    assert sorted(tmp_path.iterdir()) == sorted(paths[:count])
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_results_of_fraud_always_say_of_which_table_they_are(count, tmp_path, monkeypatch):
+    table = write_tiny_fraud(tmp_path, rows=200, share=0.1, shift=3)
+    options = {"data": table, "families": ["linear"], "methods": ["cross entropy"], "jobs": 1, "repeats": 1}
+    with monkeypatch.context() as patched:
+        put_in_place(count, patched)
+        with pytest.raises(Killed):
+            reproduce("fraud", tmp_path / "out", **options)
+    assert (tmp_path / "out" / "fraud_splits.csv").exists() == (count == 2)
+    assert (tmp_path / "out" / "fraud.md") in reproduce("fraud", tmp_path / "out", **options)

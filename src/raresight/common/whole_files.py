@@ -19,8 +19,8 @@ def write_whole(path: Path, content: str | bytes) -> Path:
 def write_together(contents: Mapping[Path, str | bytes], obsolete: Iterable[Path] = ()) -> list[Path]:
     """Files that appear whole, all of them or none: where the disk is full, those of before are kept.
 
-    What is `obsolete`, of before and no part of them, is removed as they appear. A kill in the very moment in
-    which they are put in place may leave some of before, but never a torn one.
+    What is `obsolete`, of before and no part of them, is removed as they appear. They are put in place in the
+    order given: a kill in that very moment may leave some of the last ones of before, but never a torn one.
     """
     aside = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
     path = Path()

@@ -136,17 +136,18 @@ def run(
         row for row in read_results(out / "fraud.csv") if (row["family"], row["method"]) not in replaced
     ]
     summary = in_order([*summarised(each, pairs), *kept_summary])
-    # Together, so that no results stand in the folder of which it is not known where they are from.
-    return write_together(
+    # First of which table they are: killed in between, no results stand there of which it is not known.
+    source, *results = write_together(
         {
+            out / ABOUT: about_text(about),
             out / "fraud_splits.csv": rows_text(all_each),
             out / "fraud.csv": rows_text(summary),
             out / "fraud.md": table_text(summary, about),
             **draw(out / "fraud", summary),
             **rivals,
-            out / ABOUT: about_text(about),
         }
     )
+    return [*results, source]
 
 
 def _check_at_hand(
