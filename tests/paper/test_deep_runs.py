@@ -192,7 +192,7 @@ def test_an_experiment_is_trained_once(tmp_path):
         runs.run_experiment(EXPERIMENT, SETUP, others, tmp_path, **options)
     records = [json.loads(line) for line in lines]
     journal.unlink()
-    add_records(journal, [{**one, "images": None} for one in records[:1]])
+    add_records(journal, [{**one, "images": "another"} for one in records[:1]])
     with pytest.raises(ValueError, match="1 results of other images"):
         runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options)
     for one in records:
@@ -294,6 +294,14 @@ def _without(name):
             "the columns of its curve are not equally long",
         ),
         (_without("trial"), "'trial'"),
+        *(
+            (
+                lambda whole, epochs=epochs: {**whole, "trial": {**whole["trial"], "epochs": epochs}},
+                "its epochs are no whole number, or its images no digest",
+            )
+            for epochs in ("7", 7.5, None)
+        ),
+        (lambda whole: {**whole, "images": ["a"]}, "its epochs are no whole number, or its images no digest"),
         (lambda whole: {**whole, "clip": None}, "its curve or its clip are no numbers"),
         (
             lambda whole: {**whole, "curve": {**whole["curve"], "test_brier": ["a", "b", "c"]}},

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight
 
 from ..losses import Loss, parse
-from .labels import encode_known, read_targets
+from .labels import encode_known, read_targets, refuse_masked
 from .tables import read_table
 
 __all__ = [
@@ -69,6 +69,7 @@ def read_weights(sample_weight: Any, table: Any) -> Array | None:
     """One weight of at least 0 for each row of the table, or None."""
     if sample_weight is None:
         return None
+    refuse_masked(sample_weight, "sample_weight")
     weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
     if np.any(weights < 0):
         raise ValueError("sample_weight must not be negative")

@@ -13,10 +13,23 @@ from sklearn.utils.validation import column_or_1d
 Array = np.ndarray[Any, Any]
 
 
+def refuse_masked(values: Any, name: str) -> None:
+    """An error for masked values: what NumPy hides behind a mask is neither a label nor a weight.
+
+    >>> refuse_masked(np.ma.masked_array([0, 1], mask=[False, True]), "y")
+    Traceback (most recent call last):
+    ValueError: y is masked at row 1; leave masked rows out first
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        row = int(np.ma.getmaskarray(values).ravel().argmax())
+        raise ValueError(f"{name} is masked at row {row}; leave masked rows out first")
+
+
 def read_targets(y: Any, owner: str, name: str = "y") -> Array:
     """y as a vector without missing values that holds classes; `name` is how warnings call it."""
     if y is None:
         raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
+    refuse_masked(y, "y")
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     labels = column_or_1d(y)

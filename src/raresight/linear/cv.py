@@ -19,7 +19,7 @@ from ..metrics.scorers import scorer
 from .estimator import LinearClassifier
 from .labels import encode_labels
 from .path import fit_path
-from .reading import read_weights, unchanged_on_failure
+from .reading import read_rows, read_weights, unchanged_on_failure
 
 __all__ = ["LinearClassifierCV"]
 
@@ -112,7 +112,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, values in (("losses", losses), ("l2s", l2s)):
             if not values:
                 raise ValueError(f"{name} is empty: pass a list (a generator gives its values once only)")
-        X, y = validate_data(self, known_table(X), y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X, y = read_rows(self, X, y)
         classes, codes = encode_labels(y)
         if len(classes) > 2:
             raise ValueError(

@@ -17,14 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
-from ..common.tables import known_table
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
 from .design import Design, Floats, row_blocks
 from .labels import encode_with
-from .reading import make_sample, read_weights
+from .reading import make_sample, read_rows, read_weights
 from .risk import Request, Sample, evaluate
 
 __all__ = ["FitTerms", "Influence", "influence_of"]
@@ -71,9 +69,7 @@ class Influence:
 
 def influence_of(model: Any, X: Any, y: Any, sample_weight: Any) -> Influence:
     """The influence of rows on a fitted `LinearClassifier`."""
-    X, y = validate_data(
-        model, known_table(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-    )
+    X, y = read_rows(model, X, y, reset=False)
     codes = encode_with(y, model.classes_)
     weights = read_weights(sample_weight, X)
     # Features that an l1 penalty holds at zero stay there when a row leaves.

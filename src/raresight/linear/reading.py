@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from ..common.labels import refuse_masked
 from ..common.tables import known_table
 from .design import Floats, make_design
 from .labels import encode_labels, need_every_class
@@ -21,6 +22,7 @@ __all__ = [
     "Reading",
     "check_penalty",
     "read_features",
+    "read_rows",
     "read_training",
     "read_weights",
     "unchanged_on_failure",
@@ -50,19 +52,21 @@ def unchanged_on_failure(model: Any) -> Iterator[None]:
 
 def read_training(owner: Any, X: Any, y: Any, sample_weight: Any, intercept: bool) -> Reading:
     """Check everything that `owner.fit` was given; float32 stays float32, sparse stays sparse."""
-    X, y = validate_data(
-        owner,
-        known_table(X),
-        y,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        accept_large_sparse=True,
-    )
+    X, y = read_rows(owner, X, y)
     classes, codes = encode_labels(y)
     weights = read_weights(sample_weight, X)
     counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
     need_every_class(classes, counts)
     return Reading(make_sample(X, codes, weights, len(classes), intercept), classes, counts)
+
+
+def read_rows(owner: Any, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, Any]:
+    """Features and labels as arrays; with `reset` these are the features that `owner` has from now on."""
+    refuse_masked(y, "y")
+    checked: tuple[Any, Any] = validate_data(
+        owner, known_table(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset
+    )
+    return checked
 
 
 def make_sample(
@@ -84,6 +88,7 @@ def read_weights(sample_weight: Any, X: Any) -> Floats | None:
     """Weights in float64, or None where all rows count alike."""
     if sample_weight is None:
         return None
+    refuse_masked(sample_weight, "sample_weight")
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not float(weights.sum()) > 0:
         raise ValueError("sample_weight is zero for every row; there is nothing to fit")

@@ -26,16 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import validate_data
 
 from ..common.class_weights import class_weights, weighted_loss
-from ..common.tables import known_table
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from .design import Design, Floats, make_design, refuse_far_columns, unit_of
 from .labels import encode_with, sorted_classes
 from .proximal import descend_with_l1, places_of
-from .reading import read_weights
+from .reading import read_rows, read_weights
 from .risk import Evaluation, Request, Sample, evaluate
 from .solver import Plan, best_constant
 from .steps import Minimum, Settings, descend
@@ -98,14 +96,7 @@ class Stream:
         plan: Plan,
     ) -> Stream:
         """The stream after one more batch."""
-        X, y = validate_data(
-            model,
-            known_table(X),
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            reset=before is None,
-        )
+        X, y = read_rows(model, X, y, reset=before is None)
         weights = read_weights(sample_weight, X)
         if before is None:
             known = _read_classes(y, classes)

@@ -61,6 +61,8 @@ def _checked_key(record: dict[str, Any]) -> str:
     lacking += [f"curve.{name}" for name in columns if name not in curve]
     if lacking:
         raise ValueError(f"it lacks {', '.join(lacking)}")
+    if type(trial.epochs) is not int or not isinstance(record.get("images", ""), str):
+        raise ValueError("its epochs are no whole number, or its images no digest")
     lists = [column for column in curve.values() if isinstance(column, list)]
     numbers = all(value is None or isinstance(value, (int, float)) for column in lists for value in column)
     if len(lists) < len(curve) or not numbers or not isinstance(record["clip"], (int, float)):
