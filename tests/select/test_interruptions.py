@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import random
@@ -213,11 +214,10 @@ def test_only_the_manager_of_ended_workers_is_not_told(monkeypatch):
 def test_a_folder_of_joblib_is_taken_off_the_list_once(monkeypatch, tmp_path, in_turns):
     """By threads that come at the same moment; the first case shows what would happen otherwise."""
     reducer = pytest.importorskip("joblib._memmapping_reducer", reason="another joblib")
-    monkeypatch.setattr(
-        reducer.TemporaryResourcesManager,
-        "_clean_temporary_resources",
-        reducer.TemporaryResourcesManager._clean_temporary_resources,
-    )
+    name = "_clean_temporary_resources"
+    # That of joblib, which a search in the same process may have replaced.
+    own = inspect.unwrap(getattr(reducer.TemporaryResourcesManager, name))
+    monkeypatch.setattr(reducer.TemporaryResourcesManager, name, own)
     if in_turns:
         workers._clean_in_turns.__wrapped__()
     told, meeting = [], threading.Barrier(2)

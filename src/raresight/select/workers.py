@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, TypeVar
@@ -192,6 +192,7 @@ def _clean_in_turns() -> None:
         return
     turn = threading.RLock()
 
+    @wraps(clean)
     def in_turn(*given: Any, **named: Any) -> Any:
         with turn:
             return clean(*given, **named)
