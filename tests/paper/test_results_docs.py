@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(page for page in (ROOT / "results").glob("*-cifar10.md") if "overview" not in page.name)
 SUMMARY = ROOT / "docs" / "results.md"
 DETAILS = sorted((ROOT / "docs" / "results").glob("*.md"))
-NUMBERS = ("none", "one", "two", "three", "four")
+NUMBERS = ("none", "one", "two", "three", "four", "five")
 DOCS = "\n".join(page.read_text(encoding="utf-8") for page in (SUMMARY, *DETAILS))
 
 
@@ -103,8 +103,12 @@ def test_the_counts_of_the_summary_are_those_of_the_signs():
         f"better than the best rival in {better} of {compared} comparisons and worse in {worse}. [More]"
         in summary
     )
-    # Those of TBL at the smallest rho and full length.
-    assert better == signs(table2, "AUC", "TBL", settings="chosen", epochs="250").count("+")
+    # Those of TBL at the smallest rho and of TBL+LA at the largest, at full length.
+    full = {"settings": "chosen", "epochs": "250"}
+    assert better == counted("AUC", table2, **full)[1]
+    in_epoch = {"when": ("epoch chosen on validation",), **full}
+    assert signs(table2, "AUC", "TBL", **in_epoch) == ["+", "?", "?"]
+    assert signs(table2, "AUC", "TBL+LA", **in_epoch) == ["?", "?", "+"]
     compared, better, worse = counted("Accuracy after the link", table2)
     short = counted("Accuracy after the link", table2, settings="paper", epochs="14")
     assert (better - short[1], short[2]) == (0, 0)
@@ -146,31 +150,55 @@ def test_the_counts_of_the_pages_are_those_of_the_signs():
     assert f"better than the best rival in one of {compared}, worse in {worse}." in deer
 
 
-def test_the_table_of_chosen_rates_at_full_length_is_of_the_numbers():
-    with (ROOT / "results" / "table2-cifar10.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if (row["epochs"], row["metric"]) == ("250", "roc_auc")]
-    found = {
-        (row["method"], row["rho"], row["when"]): row
+def chosen_at_full_length(name, metrics):
+    """Rows of the table of numbers, by method, task, rho, metric and epoch."""
+    with (ROOT / "results" / f"{name}-cifar10.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["epochs"] == "250" and row["metric"] in metrics]
+    return {
+        (row["method"], row["task"], row["rho"], row["metric"], row["when"]): row
         for row in rows
         if row["settings"] == "chosen on validation"
     }
 
-    def cell(method, *which):
-        row = found[(method, *which)]
-        mean, gap, low, high = (100 * float(row[name]) for name in ("mean", "difference", "low", "high"))
-        if method == "CE+LA":
-            return f"{mean:.2f}"
-        shown = f"**{gap:+.2f}**" if low > 0 or high < 0 else f"{gap:+.2f}"
-        return f"{mean:.2f} ({shown} [{low:+.2f}, {high:+.2f}])"
 
-    images = (ROOT / "docs/results/images.md").read_text(encoding="utf-8")
+def shown(row):
+    mean, gap, low, high = (100 * float(row[name]) for name in ("mean", "difference", "low", "high"))
+    if row["method"] == "CE+LA":
+        return f"{mean:.2f}"
+    difference = f"**{gap:+.2f}**" if low > 0 or high < 0 else f"{gap:+.2f}"
+    return f"{mean:.2f} ({difference} [{low:+.2f}, {high:+.2f}])"
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "columns", "cells"),
+    [
+        (
+            "images",
+            "table2",
+            (("roc_auc", "validation"), ("roc_auc", "test"), ("roc_auc", "last")),
+            (("halves", "0.01"), ("halves", "0.05"), ("halves", "0.1")),
+        ),
+        (
+            "several_classes",
+            "table4",
+            (("accuracy_linked", "validation"), ("accuracy_linked", "last"), ("accuracy", "test")),
+            (("exponential", "0.01"), ("step", "0.01"), ("exponential", "0.1")),
+        ),
+    ],
+)
+def test_the_tables_of_chosen_rates_at_full_length_are_of_the_numbers(page, name, columns, cells):
+    found = chosen_at_full_length(name, {metric for metric, _ in columns})
     methods = dict.fromkeys(method for method, *_ in found)
     assert len(methods) == 9
-    for method in methods:
-        cells = [
-            cell(method, rho, when) for rho in ("0.01", "0.05") for when in ("validation", "test", "last")
-        ]
-        assert f"| {' | '.join([method, *cells])} |\n" in images
+    assert {(task, rho) for _, task, rho, *_ in found} == set(cells)
+    text = (ROOT / f"docs/results/{page}.md").read_text(encoding="utf-8")
+    _, text = text.split("## At full length with chosen rates\n")
+    for task, rho in cells:
+        title = f"| rho {rho} |" if task == "halves" else f"| {task}, rho {rho} |"
+        table = text.split(title)[1].split("\n\n")[0]
+        for method in methods:
+            row = [shown(found[(method, task, rho, *column)]) for column in columns]
+            assert f"\n| {' | '.join([method, *row])} |" in table
 
 
 def test_the_counts_of_c_are_those_of_the_table():
