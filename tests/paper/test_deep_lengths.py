@@ -105,10 +105,10 @@ def test_two_searches_that_choose_the_same_make_no_third_size(tmp_path):
     full = SHORT.at(SIZES["full"])
     finished = write_journal(tmp_path, "table2", full, leave_out=lambda trial: trial.seed == 2)
     assert names(finished) == ["short", "medium", "full"]
-    # Of each of three cells a third of the results, for two draws and for one.
-    wanted = ["18 of 54 final", "9 of 27 paper"]
+    # Of each of three cells a third of the results, for two draws and for one, and of two beyond the rates.
+    wanted = ["18 of 54 final", "9 of 27 paper", "10 of 30 beyond"]
     lines = begun_lines(EXPERIMENTS["table2"], SHORT, finished)
-    assert len(lines) == 6
+    assert len(lines) == 8
     assert all(any(words in line for words in wanted) for line in lines)
 
 

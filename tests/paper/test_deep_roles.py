@@ -37,7 +37,7 @@ def test_before_the_search_final_trainings_are_an_error(train, tmp_path, capsys)
     told = capsys.readouterr().err.splitlines()
     assert told[0].startswith("table2: 0 trained in")
     assert told[1].startswith(
-        "error: the search comes first, which chooses the settings of final trainings; "
+        "error: the search comes first, which chooses the settings of the trainings after it; "
     )
     for rho in ("0.01", "0.05", "0.1"):
         assert f"table2, halves, rho {rho}: 90 of 90 search trainings of 1 epochs" in told[1]
@@ -76,7 +76,7 @@ def test_what_can_be_trained_is_before_it_is_said_what_waits(train, tmp_path, ca
 
 @pytest.mark.parametrize(
     ("experiment", "role", "known"),
-    [("ablation-c", "final", "ablation"), ("table2", "ablation", "search, final, paper")],
+    [("ablation-c", "final", "ablation"), ("table2", "ablation", "search, final, paper, beyond")],
 )
 @pytest.mark.parametrize("way", ["--plan", "--data"])
 def test_trainings_that_an_experiment_does_not_have(data, tmp_path, capsys, experiment, role, known, way):

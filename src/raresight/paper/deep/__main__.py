@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..command import UNFINISHED, check_minutes, exit_code, tell
-from .experiments import EXPERIMENTS, check_rhos, check_roles
+from .experiments import EXPERIMENTS, check_beyond, check_rhos, check_roles
 from .plan import STACK, plan_text
 from .settings import DATASETS, ROLES, SIZES, Setup, size_of
 
@@ -62,6 +62,7 @@ def _run(chosen: argparse.Namespace) -> int:
     check_roles(experiments, chosen.role or ())
     roles = chosen.role or ROLES
     setup = Setup(chosen.dataset, size_of(chosen.size), chosen.depth, chosen.width)
+    check_beyond(experiments, setup, chosen.role or (), chosen.rho)
     if chosen.plan:
         text = plan_text(names, setup, chosen.stack, chosen.rho, roles, chosen.out)
         sys.stdout.write(f"{text}\n")
@@ -94,8 +95,9 @@ def _run(chosen: argparse.Namespace) -> int:
         tell(f"{name}: {outcome.trained} trained in {outcome.seconds:.0f} s, {outcome.left} left")
     if waits_for:
         words = (
-            "the search comes first, which chooses the settings of final trainings; it lacks "
-            f"{'; '.join(waits_for)}: train them with --role search, or all with --role search final"
+            "the search comes first, which chooses the settings of the trainings after it; it lacks "
+            f"{'; '.join(waits_for)}: train them with --role search, or all with --role search "
+            f"{' '.join(role for role in ('final', 'beyond') if role in roles)}"
         )
         if not left:
             raise ValueError(words)

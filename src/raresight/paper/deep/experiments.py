@@ -13,12 +13,16 @@ from .settings import CLASS_TASKS, DATASETS, Setup, Trial
 
 __all__ = [
     "ABLATION_C",
+    "BEYOND_METHODS",
     "EXPERIMENTS",
     "SEEDS",
     "Cell",
     "Experiment",
     "ablation_trials",
+    "beyond_rate",
+    "beyond_trials",
     "cell_trials",
+    "check_beyond",
     "check_rhos",
     "check_roles",
     "final_trials",
@@ -38,6 +42,9 @@ SEARCH_SEED = 100
 ABLATION_C = (0.0, 0.15, 0.3, 0.5, 0.75, 1.0, 1.25, 1.5)
 ABLATION_METHODS = ("TBL", "TBL+LA")
 _ABLATION_ALPHA = 0.8
+BEYOND_METHODS = ("CE", "CE+LA", "alpha+LA", "TBL", "TBL+LA")
+"""Cross entropy, and the losses whose slopes, and so steps, are larger."""
+_BEYOND_TIMES = 3
 _TASK_WORDS = {"pair": "deer among horses"}
 
 
@@ -68,6 +75,8 @@ class Experiment:
         choose_by: The metric on validation rows by which settings are chosen, the larger the better.
         classes: Whether all classes are kept.
         stretch: Epochs are so many times those of the size, up to the paper's: a small set has short epochs.
+        beyond: Imbalances at which some losses are also trained at a rate beyond those to choose from, at the
+            paper's length.
     """
 
     name: str
@@ -76,6 +85,7 @@ class Experiment:
     choose_by: str = "roc_auc"
     classes: bool = False
     stretch: float = 1.0
+    beyond: tuple[float, ...] = ()
 
     def check(self, setup: Setup, name: str | None = None) -> None:
         """An error where the set does not have what the experiment, known to the user by `name`, needs."""
@@ -88,7 +98,9 @@ class Experiment:
     @property
     def roles(self) -> tuple[str, ...]:
         """Of its trials, in the order in which they are trained."""
-        return ("ablation",) if self.name == "ablation-c" else ("search", "final", "paper")
+        if self.name == "ablation-c":
+            return ("ablation",)
+        return ("search", "final", "paper", "beyond") if self.beyond else ("search", "final", "paper")
 
     def epochs(self, role: str, setup: Setup) -> int:
         """The length of trainings with a role."""
@@ -108,7 +120,10 @@ class Experiment:
 
 
 EXPERIMENTS = {
-    "table2": Experiment("table2", tuple(Cell("halves", rho) for rho in (0.01, 0.05, 0.1)), (0, 1)),
+    # Where TBL or TBL+LA led with chosen rates, all of them the largest: is it the loss or the larger step?
+    "table2": Experiment(
+        "table2", tuple(Cell("halves", rho) for rho in (0.01, 0.05, 0.1)), (0, 1), beyond=(0.01, 0.1)
+    ),
     "table4": Experiment(
         "table4",
         tuple(Cell(task, rho) for rho in (0.01, 0.1) for task in CLASS_TASKS),
@@ -143,6 +158,22 @@ def check_roles(experiments: Sequence[Experiment], roles: Sequence[str]) -> None
     if unknown:
         names = ", ".join(experiment.name for experiment in experiments)
         raise ValueError(f"{names} has no {unknown[0]} trainings; its own are {', '.join(known)}")
+
+
+def check_beyond(
+    experiments: Sequence[Experiment], setup: Setup, roles: Sequence[str], rhos: Sequence[float] | None
+) -> None:
+    """An error where trainings beyond the rates are all that is asked for, and there are none such."""
+    if {*roles} != {"beyond"}:
+        return
+    known = sorted({rho for experiment in experiments for rho in experiment.beyond})
+    lengths = {experiment.epochs("beyond", setup) for experiment in experiments if experiment.beyond}
+    if PAPER_EPOCHS not in lengths or not any(rhos is None or rho in rhos for rho in known):
+        listed = " and ".join(f"{rho:g}" for rho in known)
+        raise ValueError(
+            f"trainings beyond the rates that are chosen from are of {PAPER_EPOCHS} epochs, as those of "
+            f"--size full, at rho {listed}; there are none as asked for"
+        )
 
 
 def search_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:
@@ -194,6 +225,33 @@ def paper_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial
     ]
 
 
+def beyond_rate(dataset: str) -> float:
+    """Three times the largest learning rate that is chosen from.
+
+    >>> beyond_rate("cifar10")
+    0.06
+    """
+    return float(f"{_BEYOND_TIMES * max(DATASETS[dataset].lrs):.6g}")
+
+
+def beyond_trials(
+    experiment: Experiment, cell: Cell, setup: Setup, chosen: Mapping[str, Chosen]
+) -> list[Trial]:
+    """Cross entropy, alpha and TBL at three times the largest rate, with the parameters that were chosen.
+
+    At the paper's length alone: a short training wants the largest rate, whatever the loss.
+    """
+    if cell.rho not in experiment.beyond or experiment.epochs("beyond", setup) != PAPER_EPOCHS:
+        return []
+    rate = beyond_rate(setup.dataset)
+    return [
+        _trial(experiment, setup, cell, draw, True, method, chosen[method].parameters, rate, seed, "beyond")
+        for draw in experiment.draws
+        for method in BEYOND_METHODS
+        for seed in SEEDS
+    ]
+
+
 def ablation_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:
     """TBL at alpha 0.8 over C, with and without logit adjustment, at the paper's and the largest rate."""
     rates = dict.fromkeys((DATASETS[setup.dataset].paper_lr, max(DATASETS[setup.dataset].lrs)))
@@ -213,15 +271,17 @@ def ablation_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Tr
 def cell_trials(
     experiment: Experiment, cell: Cell, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, list[Trial]]:
-    """The trials of a cell by role, as far as they are known: the final ones once the search is finished."""
+    """The trials of a cell by role, as far as they are known: chosen settings once the search is finished."""
     if experiment.roles == ("ablation",):
         return {"ablation": ablation_trials(experiment, cell, setup)}
     search = search_trials(experiment, cell, setup)
-    found = {"search": search}
-    if all(trial.key in finished for trial in search):
-        chosen = choose([finished[trial.key] for trial in search], f"validation_{experiment.choose_by}")
-        found["final"] = final_trials(experiment, cell, setup, chosen)
-    return {**found, "paper": paper_trials(experiment, cell, setup)}
+    found, paper = {"search": search}, paper_trials(experiment, cell, setup)
+    if not all(trial.key in finished for trial in search):
+        return {**found, "paper": paper}
+    chosen = choose([finished[trial.key] for trial in search], f"validation_{experiment.choose_by}")
+    found |= {"final": final_trials(experiment, cell, setup, chosen), "paper": paper}
+    beyond = beyond_trials(experiment, cell, setup, chosen)
+    return {**found, "beyond": beyond} if beyond else found
 
 
 def lacking_words(cell: Cell, trials: Sequence[Trial], finished: Mapping[str, Mapping[str, Any]]) -> str:

@@ -17,6 +17,7 @@ from .experiments import (
     Cell,
     Experiment,
     ablation_trials,
+    beyond_trials,
     cell_trials,
     check_rhos,
     final_trials,
@@ -129,6 +130,8 @@ def plan(
             for cell, found in zip(cells, known)
             for trial in found.get(role) or _of_role(experiment, cell, setup, role)
         ]
+        if not trials:
+            continue
         left: dict[Any, list[Trial]] = {}
         for trial in trials:
             if trial.key not in done:
@@ -256,4 +259,5 @@ def _of_role(experiment: Experiment, cell: Cell, setup: Setup, role: str) -> lis
         return paper_trials(experiment, cell, setup)
     # Which settings are chosen does not change how many trainings there are.
     anything = dict.fromkeys(METHODS, Chosen((), DATASETS[setup.dataset].paper_lr, 0.0, 1))
-    return final_trials(experiment, cell, setup, anything)
+    make = beyond_trials if role == "beyond" else final_trials
+    return make(experiment, cell, setup, anything)

@@ -11,6 +11,7 @@ from typing import Any
 from ...common.whole_files import write_together
 from ..command import UnfinishedError
 from ..output import PICTURES, rows_text
+from .beyond import beyond_lines
 from .digest import digest
 from .estimates import LEVEL
 from .experiments import EXPERIMENTS, Experiment, check_rhos
@@ -149,6 +150,7 @@ def write_report(
     )
     final = find_results(experiment, setup, finished, "final")
     paper = find_results(experiment, setup, finished, "paper")
+    beyond = find_results(experiment, setup, finished, "beyond")
     is_trained = data is not None and not results_only
     is_asked = size is not None or is_trained
     missing = not_trained(experiment, setup, finished, is_asked=is_asked)
@@ -162,12 +164,12 @@ def write_report(
     for line in missing:
         tell(f"missing: {line}")
     stem = f"{report.name}-{setup.stem}"
-    about = " ".join(filter(None, [origin_words(setup, [*final, *paper], finished), others]))
-    text = markdown(report, final, paper, finished, missing, about)
+    about = " ".join(filter(None, [origin_words(setup, [*final, *paper, *beyond], finished), others]))
+    text = markdown(report, final, paper, beyond, finished, missing, about)
     page, judged = out / f"{stem}.md", out / f"{experiment.name}-{setup.stem}-verdicts.md"
     shown, curves = [*final, *paper], out / f"{stem}-epochs"
     files: dict[Path, str | bytes] = {
-        out / f"{stem}.csv": rows_text(number_rows(report, shown)),
+        out / f"{stem}.csv": rows_text(number_rows(report, [*shown, *beyond])),
         page: text,
         judged: verdicts(f"{experiment.name}, {dataset}", about, shown),
         **draw_differences(shown, report.drawn, report.drawn_title, report.drawn_when, out / stem),
@@ -285,6 +287,7 @@ def markdown(
     report: Report,
     final: Sequence[Result],
     paper: Sequence[Result],
+    beyond: Sequence[Result],
     finished: Mapping[str, Record],
     missing: Sequence[str],
     about: str,
@@ -299,6 +302,8 @@ def markdown(
         for result in final:
             lines += ["", f"**{cell_title(result)}**", "", *place_lines(result, shown)]
             lines += _final_table(report, result, finished)
+    if found := beyond_lines(final, beyond):
+        lines += ["", *found]
     if paper:
         lines += [
             "",

@@ -107,7 +107,12 @@ def claim_verdict(gap: Estimate, metric: str) -> str:
 
 
 def settings_name(role: str) -> str:
-    return {"final": "chosen on validation", "paper": "paper's setting"}.get(role, role)
+    names = {
+        "final": "chosen on validation",
+        "paper": "paper's setting",
+        "beyond": "beyond the rates chosen from",
+    }
+    return names.get(role, role)
 
 
 def setting_words(chosen: Chosen) -> str:

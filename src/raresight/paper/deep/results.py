@@ -23,6 +23,7 @@ __all__ = [
     "find_results",
     "is_begun",
     "missing_lines",
+    "on_validation",
     "search_records",
     "value_at",
 ]
@@ -47,7 +48,7 @@ class Result:
         experiment: Which.
         setup: Set, net and the size at which the cell is complete.
         cell: Which imbalance.
-        role: "final" (settings chosen on validation rows), "paper" or "ablation".
+        role: "final" (settings chosen on validation rows), "paper", "beyond" or "ablation".
         records: Of each method.
     """
 
@@ -124,6 +125,17 @@ def value_at(record: Record, metric: str, when: str, choose_by: str) -> float | 
             best = place
     found: float | None = None if best is None else values[best]
     return found
+
+
+def on_validation(record: Record, choose_by: str) -> float | None:
+    """How good a training was on validation rows in the epoch that they choose; None if never defined.
+
+    >>> on_validation({"curve": {"validation_roc_auc": [0.8, None, 0.7]}}, "roc_auc")
+    0.8
+    """
+    values = [value for value in record["curve"][f"validation_{choose_by}"] if value is not None]
+    best: float | None = max(values, default=None)
+    return best
 
 
 def find_results(

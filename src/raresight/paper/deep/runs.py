@@ -112,7 +112,7 @@ def run_experiment(
         _refuse_other_images(finished, digest, journal, data)
         wanted = _wanted(experiment, setup, finished, roles, rhos)
         waits_for: tuple[str, ...] = ()
-        if "final" in roles and "search" not in roles:
+        if {"final", "beyond"} & {*roles} and "search" not in roles:
             waits_for = tuple(missing_searches(experiment, setup, finished, rhos))
         if not trained:
             _remove_finished(unfinished, finished)

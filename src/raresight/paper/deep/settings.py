@@ -36,8 +36,9 @@ PAPER_WIDTH = 16
 CLASS_TASKS = ("exponential", "step")
 """Tasks that keep all classes."""
 
-ROLES = ("search", "final", "paper", "ablation")
-"""Chosen from, at the chosen setting, at the paper's own fixed setting, or one of a series."""
+ROLES = ("search", "final", "paper", "beyond", "ablation")
+"""Chosen from, at the chosen setting, at the paper's own fixed setting, at a rate beyond those chosen from,
+or one of a series."""
 
 
 @dataclass(frozen=True)
