@@ -8,11 +8,11 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from raresight.deep import DeepClassifier
+from raresight.deep import DeepClassifier, cross_fit
 from raresight.deep.counted_rows import count_rows
-from raresight.deep.cross_fit import _batch, parts_of
+from raresight.deep.cross_fit import _batch, _stacks, _Turns, parts_of
 from raresight.deep.encoding import TableEncoder
-from raresight.deep.fitting import DivergedWarning, new_replicas
+from raresight.deep.fitting import DivergedWarning, TrainingRows, new_replicas
 from raresight.deep.loop import train_nets
 from raresight.deep.nets import plan_net
 from raresight.deep.scale import ScoredRows, calibrated_log_probability, score_scale
@@ -184,3 +184,62 @@ def test_one_row_cannot_choose_among_losses():
     alone = np.arange(600) == 7
     with pytest.raises(ValueError, match="2 losses need rows to choose by, but a class has one row only"):
         DeepClassifier(["tbl", "crossentropy"], **FITTED).fit(X, alone)
+
+
+def masks(*lengths):
+    """The part of each row, of parts of these lengths."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+@pytest.mark.parametrize(
+    ("net", "width", "lengths", "batch", "together"),
+    [
+        # All parts of a small net; those whose batches are not the same apart, as of 79 rows beside 80 in
+        # four steps; those of a wide one alone.
+        ("mlp", 8, (20,) * 5, 25, [5]),
+        ("mlp", 8, (60, 10, 10, 10, 10), 25, [1, 4]),
+        ("mlp", 4096, (20,) * 5, 25, [1] * 5),
+        ("tabnet", 8, (19, 19, 20, 20, 22), 25, [1, 4]),
+        ("tabnet", 8, (199, 200, 200, 200, 201), 90, [5]),
+    ],
+)
+def test_parts_of_small_nets_are_trained_as_one(net, width, lengths, batch, together):
+    parts, count = masks(*lengths), sum(lengths)
+    codes, shares = np.zeros(count, np.int64), np.array([0.5, 0.5])
+    rows = TrainingRows(np.zeros((count, 3), np.float32), codes, None, shares)
+    plan = plan_net(net, {"width": width}, {}, features=3, outputs=1)
+    found = _stacks(plan, 2, rows, Recipe.tables(batch=batch), parts, "cpu")
+    assert sorted(len(own) for _, own in found) == together
+    inside = [one for _, own in found for one in own]
+    assert np.array_equal(np.sum(inside, axis=0), np.ones(count))
+    for size, own in found:
+        for one in own:
+            assert size == _batch(int((~one).sum()), count // batch, 2)
+
+
+@pytest.mark.parametrize("net", ["mlp", "tabnet"])
+def test_a_stack_of_parts_finds_what_parts_alone_do(monkeypatch, net):
+    """Of several losses and seeds, with rows of different weights; 120 rows make parts of two lengths."""
+    x, y, weights = X[:121, :3], Y[:121], WEIGHTS[:121]
+    options = {**OPTIONS, "net": net, "max_epochs": 3, "batch_size": 30, "precision": "float64"}
+    counts = []
+
+    def fitted():
+        counts.append([])
+        return DeepClassifier(["crossentropy", "tbl"], **options).fit(x, y, weights)
+
+    plain = _Turns.__init__
+
+    def noted(self, *given):
+        plain(self, *given)
+        counts[-1].append(len(self.inside))
+
+    monkeypatch.setattr(_Turns, "__init__", noted)
+    stacked = fitted()
+    monkeypatch.setattr(cross_fit, "_NUMBERS_OF_A_STACK", 1)
+    alone = fitted()
+    assert max(counts[0]) > 1
+    assert counts[1] == [1] * 5
+    assert stacked.best_epochs_ == alone.best_epochs_
+    assert stacked.validation_scores_ == pytest.approx(alone.validation_scores_, rel=1e-9)
+    assert stacked.score_scale_ == pytest.approx(alone.score_scale_, rel=1e-6)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..losses import Loss
 from ..nn import Recipe, TableRows
@@ -34,6 +35,9 @@ __all__ = ["Choice", "choose_by_turns", "parts_of"]
 PARTS = 5
 # Epochs without a better mean: a likelihood does not come back once it falls, as a partial AUC may.
 _PATIENCE = 5
+# Numbers that the widest layer of a stack may have in a batch. With fewer a step costs its calls, so that the
+# nets of several parts take hardly longer than those of one; with more they do not fit a CPU's cache.
+_NUMBERS_OF_A_STACK, _NUMBERS_ON_A_GPU = 1 << 16, 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,14 +127,15 @@ def choose_by_turns(
     ranking. The mean is over all rows by their weights, each scored by nets of the other parts, the seeds
     taken together. All parts are trained side by side until no loss has become better for some epochs: one
     that ended earlier would have to be guessed from then on. They take about as many steps an epoch as all
-    rows do, in smaller batches. Weights are averaged as in `raresight.deep.loop.train_nets`.
+    rows do, in smaller batches; those of small nets as one stack. Weights are averaged as in
+    `raresight.deep.loop.train_nets`.
     """
     check_texts(losses)
-    steps, _ = steps_of(len(rows.codes), recipe.batch)
+    train = TableRows(rows.inputs, rows.codes, rows.weights).to(device, recipe.dtype)
     with contextlib.ExitStack() as held:
         turns = [
-            _Turn(plan, losses, seeds, rows, recipe, parts == part, steps, average_epochs, device, held)
-            for part in set(parts)
+            _Turns(plan, losses, seeds, rows, train, replace(recipe, batch=batch), own, average_epochs, held)
+            for batch, own in _stacks(plan, len(losses) * len(seeds), rows, recipe, parts, device)
         ]
         found = _best_epochs(turns, losses, rows, recipe.epochs, scaled, tell)
         failed = [failure for turn in turns for failure in turn.failures()]
@@ -154,7 +159,7 @@ def choose_by_turns(
 
 
 def _best_epochs(
-    turns: Sequence[_Turn],
+    turns: Sequence[_Turns],
     losses: Sequence[Loss],
     rows: TrainingRows,
     most: int,
@@ -165,9 +170,13 @@ def _best_epochs(
     best = [_Best(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
     for epoch in range(1, most + 1):
         for k, turn in enumerate(turns, 1):
-            turn.next_epoch(tell, f"epoch {epoch} of at most {most}, part {k} of {len(turns)}")
+            which = f", part {k} of {len(turns)}" if len(turns) > 1 else ""
+            turn.next_epoch(tell, f"epoch {epoch} of at most {most}{which}")
         for i, loss in enumerate(losses):
-            scores = _put_together([turn.inside for turn in turns], [turn.scores[i] for turn in turns])
+            scores = _put_together(
+                [inside for turn in turns for inside in turn.inside],
+                [own[i] for turn in turns for own in turn.scores],
+            )
             judged = ScoredRows(scores, rows.codes, rows.weights)
             likelihood = _likelihood(loss, judged, rows.shares, scaled)
             if likelihood > best[i].likelihood:
@@ -209,14 +218,43 @@ def _batch(rows: int, steps: int, least: int) -> int:
     return min(sizes, key=lambda size: abs(np.log(max(1, rows // size) / steps)))
 
 
-class _Turn:
-    """Nets that are trained on the other parts, and judged by one.
+def _stacks(
+    plan: NetPlan,
+    nets: int,
+    rows: TrainingRows,
+    recipe: Recipe,
+    parts: NDArray[np.int64],
+    device: str,
+) -> list[tuple[int, list[NDArray[np.bool_]]]]:
+    """Parts whose nets, so many of each, are trained as one, with the batch size of their steps.
+
+    Each part is given as where its rows are. Those with the same batches are put together, as many as make
+    a stack that is still quick.
+    """
+    steps, _ = steps_of(len(rows.codes), recipe.batch)
+    alike: dict[tuple[int, int], list[NDArray[np.bool_]]] = {}
+    for part in set(parts):
+        inside = parts == part
+        count = int((~inside).sum())
+        batch = _batch(count, steps, least=min(2, recipe.batch))
+        alike.setdefault(steps_of(count, batch), []).append(inside)
+    row = plan.build(replicas=1, seeds=(0,)).numbers_per_row(plan.features)
+    most = _NUMBERS_ON_A_GPU if torch.device(device).type == "cuda" else _NUMBERS_OF_A_STACK
+    found = []
+    for (_, batch), own in alike.items():
+        together = max(1, most // (nets * batch * row))
+        found += [(batch, own[first : first + together]) for first in range(0, len(own), together)]
+    return found
+
+
+class _Turns:
+    """Nets of some parts, each trained on the rows of all other parts, and judged by those of its own.
 
     Attributes:
-        inside: Which rows judge.
+        inside: Of each part which rows judge.
         count: How many nets there are.
-        scores: Of each loss those of these rows after the newest epoch, its seeds taken together; NaN once
-            a net of it has failed.
+        scores: Of each part and loss those of its rows after the newest epoch, its seeds taken together; NaN
+            once a net of it has failed.
     """
 
     def __init__(
@@ -225,25 +263,44 @@ class _Turn:
         losses: Sequence[Loss],
         seeds: Sequence[int],
         rows: TrainingRows,
+        train: TableRows,
         recipe: Recipe,
-        inside: NDArray[np.bool_],
-        steps: int,
+        inside: Sequence[NDArray[np.bool_]],
         average_epochs: float,
-        device: str,
         held: contextlib.ExitStack,
     ) -> None:
-        weights = None if rows.weights is None else rows.weights[~inside]
-        self._replicas = new_replicas(plan, losses, seeds, rows.shares, device, recipe.dtype)
-        train = TableRows(rows.inputs[~inside], rows.codes[~inside], weights)
-        batch = _batch(len(train), steps, least=min(2, recipe.batch))
+        """`train` are the rows as they are trained on, on their device."""
+        self.inside, self._losses, self._seeds = inside, tuple(losses), len(seeds)
+        device = str(train.labels.device)
+        self._replicas = new_replicas(
+            plan, losses, seeds, rows.shares, device, recipe.dtype, copies=len(inside)
+        )
+        self.count = len(self._replicas)
+        others = [torch.from_numpy(np.flatnonzero(~own)) for own in inside]
         self.course = held.enter_context(
-            underway(self._replicas, train.to(device, recipe.dtype), replace(recipe, batch=batch))
+            underway(
+                self._replicas,
+                train,
+                recipe,
+                rows_of=[own for own in others for _ in range(self._nets_of_a_part)],
+            )
         )
         self._means = MeanWeights(self.course.step, average_epochs)
-        self._inputs, self.inside = torch.from_numpy(rows.inputs[inside]), inside
-        self._losses, self._seeds = tuple(losses), len(seeds)
-        self.count = len(self._replicas)
-        self.scores: list[NDArray[Any]] = []
+        self._inputs = self._own_rows(rows.inputs)
+        self.scores: list[list[NDArray[Any]]] = []
+
+    @property
+    def _nets_of_a_part(self) -> int:
+        return len(self._losses) * self._seeds
+
+    def _own_rows(self, inputs: NDArray[np.float32]) -> Tensor:
+        """The rows that judge each net, (K, N, features); of fewer than N the first fills the places left."""
+        longest = max(int(own.sum()) for own in self.inside)
+        places = [np.flatnonzero(own) for own in self.inside]
+        filled = [np.append(own, np.full(longest - len(own), own[0])) for own in places]
+        if len(filled) == 1:
+            return torch.from_numpy(inputs[filled[0]])
+        return torch.from_numpy(inputs[np.repeat(filled, self._nets_of_a_part, axis=0)])
 
     def failures(self) -> list[str]:
         """What befell the nets that failed."""
@@ -253,13 +310,18 @@ class _Turn:
     def next_epoch(self, tell: Tell, begun: str) -> None:
         """Train one more, and score the rows that judge it."""
         self.course.run_epoch(noted_and_told(self._means, self.course, tell, begun))
-        frozen = self.course.step.frozen.cpu().numpy().reshape(-1, self._seeds)
+        shape = (len(self.inside), len(self._losses), self._seeds)
+        frozen = self.course.step.frozen.cpu().numpy().reshape(shape)
         with self._means.in_place():
             scores = score_rows(self._replicas, self._inputs)
-        of_losses = scores.reshape(len(self._losses), self._seeds, *scores.shape[1:])
-        self.scores = [
-            ensemble_score(loss, torch.from_numpy(own)).numpy()
-            for loss, own in zip(self._losses, of_losses, strict=True)
-        ]
-        for i in np.flatnonzero(frozen.any(1)):
-            self.scores[i] = np.full_like(self.scores[i], np.nan)
+        self.scores = []
+        for inside, of_part, lost in zip(
+            self.inside, scores.reshape(*shape, *scores.shape[1:]), frozen, strict=True
+        ):
+            own = [
+                ensemble_score(loss, torch.from_numpy(one[:, : int(inside.sum())])).numpy()
+                for loss, one in zip(self._losses, of_part, strict=True)
+            ]
+            for i in np.flatnonzero(lost.any(1)):
+                own[i] = np.full_like(own[i], np.nan)
+            self.scores.append(own)

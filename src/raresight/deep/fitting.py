@@ -95,9 +95,11 @@ def new_replicas(
     shares: Floats,
     device: str,
     dtype: torch.dtype = torch.float32,
+    copies: int = 1,
 ) -> Replicas:
-    """A net for every loss and seed, at the score that is right for the class shares alone."""
-    replicas = Replicas.grid(plan.build, losses, seeds)
+    """A net for every loss and seed, or `copies` of it, at the score right for the class shares alone."""
+    pairs = [(loss, seed) for loss in losses for seed in seeds] * copies
+    replicas = Replicas(plan.build, [loss for loss, _ in pairs], [seed for _, seed in pairs])
     priors: Any = float(shares[1]) if plan.outputs == 1 else shares.tolist()
     replicas.net.start_at_(replicas.table.start(priors))
     return replicas.to(device, dtype)

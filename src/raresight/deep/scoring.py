@@ -28,7 +28,10 @@ _NUMBERS_AT_ONCE = 1 << 24
 
 
 def score_rows(replicas: Replicas, inputs: Tensor) -> NDArray[np.float64]:
-    """Each replica's score of each row: (K, N), or (K, N, classes); in the precision of the weights."""
+    """Each replica's score of each row: (K, N), or (K, N, classes); in the precision of the weights.
+
+    Rows are (N, features), or (K, N, features) where each replica has its own.
+    """
     found = []
     for part in _parts(replicas, inputs):
         members = member_scores(replicas, part)
@@ -72,6 +75,6 @@ def ensemble_score(loss: Loss, scores: Tensor) -> Tensor:
 
 
 def _parts(replicas: Replicas, inputs: Tensor) -> list[Tensor]:
-    numbers = len(replicas) * replicas.net.numbers_per_row(inputs.shape[1])
+    numbers = len(replicas) * replicas.net.numbers_per_row(inputs.shape[-1])
     count = max(1, _NUMBERS_AT_ONCE // numbers)
-    return [inputs[begin : begin + count] for begin in range(0, len(inputs), count)]
+    return [inputs[..., begin : begin + count, :] for begin in range(0, inputs.shape[-2], count)]

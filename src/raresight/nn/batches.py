@@ -374,14 +374,26 @@ def steps_of(rows: int, batch: int) -> tuple[int, int]:
 
 
 def draw_epoch(
-    source: RowSource, seeds: Sequence[int], epoch: int, batch: int, *, augment: bool = True
+    source: RowSource,
+    seeds: Sequence[int],
+    epoch: int,
+    batch: int,
+    *,
+    augment: bool = True,
+    rows: Sequence[Tensor] | None = None,
 ) -> EpochDraws:
-    """The order of the rows and their changes in an epoch, for different seeds, on the CPU."""
-    steps, batch = steps_of(len(source), batch)
+    """The order of the rows and their changes in an epoch, for different seeds, on the CPU.
+
+    `rows` has the rows that each seed draws from, int64 on the CPU; None for all. All have as many steps as
+    the fewest rows allow.
+    """
+    lengths = [len(source)] * len(seeds) if rows is None else [len(own) for own in rows]
+    steps, batch = steps_of(min(lengths), batch)
     count = steps * batch
     orders, changes = [], []
-    for generator in generators(seeds, epoch=epoch):
-        orders.append(torch.randperm(len(source), generator=generator)[:count])
+    for place, generator in enumerate(generators(seeds, epoch=epoch)):
+        drawn = torch.randperm(lengths[place], generator=generator)[:count]
+        orders.append(drawn if rows is None else rows[place][drawn])
         changes.append(source.draw(generator, count) if augment else ())
     return EpochDraws(
         _in_steps(orders, steps, batch), tuple(_in_steps(parts, steps, batch) for parts in zip(*changes))

@@ -56,14 +56,16 @@ def underway(
     *,
     place: TrainingFolder | None = None,
     resume: bool = True,
+    rows_of: Sequence[Tensor] | None = None,
 ) -> Iterator[Course]:
     """The course of a training while it lasts, with cuDNN as deterministic as the recipe demands.
 
     Replicas and rows are where they are trained. Where `place` holds a training, the replicas take its
-    weights over; a training that is new starts at the prior if the recipe says so.
+    weights over; a training that is new starts at the prior if the recipe says so. `rows_of` are the rows of
+    each replica, see `TrainingStep`.
     """
     with deterministic(recipe.deterministic):
-        course = Course(replicas, rows, recipe, place, resume=resume)
+        course = Course(replicas, rows, recipe, place, resume=resume, rows_of=rows_of)
         with contextlib.closing(course):
             yield course
 
@@ -87,13 +89,14 @@ class Course:
         place: TrainingFolder | None,
         *,
         resume: bool,
+        rows_of: Sequence[Tensor] | None = None,
     ) -> None:
         self._replicas, self._rows, self._recipe, self._place = replicas, rows, recipe, place
         outputs = replicas.net.outputs
         checkpoint = Checkpoint() if place is None else place.open(resume=resume)
         if checkpoint.tensors is None and recipe.start_at_prior:
             _start_at_prior(replicas, rows.class_shares(outputs))
-        self.step = TrainingStep(replicas, rows, recipe, rows.class_counts(outputs))
+        self.step = TrainingStep(replicas, rows, recipe, rows.class_counts(outputs), rows_of)
         self._also: dict[str, Tensor] = {}
         self._read = checkpoint.tensors or {}
         if checkpoint.tensors is not None:

@@ -34,6 +34,14 @@ class TrainingStep:
     moves them. What the last step of all did is seen by `give_up` alone, which is given the replicas whose
     scores are NaN after it.
 
+    Args:
+        replicas: What is trained.
+        source: The rows.
+        recipe: How.
+        class_counts: Rows of each class.
+        rows_of: For each replica the rows, int64 on the CPU, that it is trained on, the same tensor where
+            they are the same; None for all rows. Their weights have a mean of 1 in each.
+
     Attributes:
         steps: Steps of an epoch.
         optimiser: It holds the weights and what it remembers.
@@ -47,7 +55,12 @@ class TrainingStep:
     """
 
     def __init__(
-        self, replicas: Replicas, source: RowSource, recipe: Recipe, class_counts: Sequence[int]
+        self,
+        replicas: Replicas,
+        source: RowSource,
+        recipe: Recipe,
+        class_counts: Sequence[int],
+        rows_of: Sequence[Tensor] | None = None,
     ) -> None:
         net, count = replicas.net, len(replicas)
         fixed = [name for name, parameter in net.named_parameters() if not parameter.requires_grad]
@@ -67,11 +80,17 @@ class TrainingStep:
         self.statistics = FlatStacks(statistics, count) if statistics else None
 
         place: dict[str, Any] = {"device": self._device}
-        self._seeds = tuple(dict.fromkeys(replicas.seeds))
-        # Which of the different seeds each replica has: rows are gathered once for each of them.
-        owner = [self._seeds.index(seed) for seed in replicas.seeds]
+        rows = [None] * count if rows_of is None else list(rows_of)
+        drawn = [(seed, id(own)) for seed, own in zip(replicas.seeds, rows, strict=True)]
+        different = dict(zip(drawn, rows))
+        # Which of the different draws each replica has: rows are gathered once for each of them.
+        owner = [list(different).index(key) for key in drawn]
         self._owner = None if owner == list(range(count)) else torch.tensor(owner, **place)
-        self.steps, self._batch = steps_of(len(source), recipe.batch)
+        self._seeds = tuple(seed for seed, _ in different)
+        self._rows = None if rows_of is None else [own for own in different.values() if own is not None]
+        self._weight_factors = _weight_factors(source, self._rows)
+        fewest = len(source) if self._rows is None else min(map(len, self._rows))
+        self.steps, _ = steps_of(fewest, recipe.batch)
         draws = self._draws(0)
         self._order = draws.order.to(self._device)
         self._changes = tuple(change.to(self._device) for change in draws.changes)
@@ -138,7 +157,14 @@ class TrainingStep:
         return [epoch if at < 0 else (at - 1) // self.steps for at in self.frozen_at.tolist()]
 
     def _draws(self, epoch: int) -> Any:
-        return draw_epoch(self._source, self._seeds, epoch, self._recipe.batch, augment=self._recipe.augment)
+        return draw_epoch(
+            self._source,
+            self._seeds,
+            epoch,
+            self._recipe.batch,
+            augment=self._recipe.augment,
+            rows=self._rows,
+        )
 
     def _prepare(self, epoch: int) -> None:
         """Write what is new in an epoch into the buffers that the step reads."""
@@ -175,15 +201,17 @@ class TrainingStep:
             drawn.index_select(0, self._position).squeeze(0) for drawn in (self._order, *self._changes)
         )
         x = self._source.batch(index, tuple(changes))
-        weights = self._source.weights
+        weights = None if self._source.weights is None else _at(self._source.weights, index)
+        if weights is not None and self._weight_factors is not None:
+            weights = weights * self._weight_factors
         return (
             self._of_replicas(x),
             self._of_replicas(_at(self._source.labels, index)),
-            None if weights is None else self._of_replicas(_at(weights, index)),
+            None if weights is None else self._of_replicas(weights),
         )
 
     def _of_replicas(self, drawn: Tensor) -> Tensor:
-        """What was drawn for each different seed, (U, ...), for each replica; (...) where it is the same."""
+        """Each different draw, (U, ...), for the replicas that have it; (...) where all have the same."""
         if len(self._seeds) == 1:
             return drawn[0]
         return drawn if self._owner is None else drawn.index_select(0, self._owner)
@@ -224,6 +252,14 @@ class TrainingStep:
 def _at(values: Tensor, index: Tensor) -> Tensor:
     """The entries of a vector at an index of any shape."""
     return values.index_select(0, index.reshape(-1)).view_as(index)
+
+
+def _weight_factors(source: RowSource, rows: Sequence[Tensor] | None) -> Tensor | None:
+    """(U, 1): by which weights of rows, whose mean is 1 over all, have that over those of each draw."""
+    if source.weights is None or rows is None:
+        return None
+    means = [source.weights[own.to(source.weights.device)].double().mean() for own in rows]
+    return torch.stack(means).reciprocal().to(source.weights).unsqueeze(1)
 
 
 def _why_it_fails(losses: Tensor, norms: Tensor, statistics: Tensor | None) -> Tensor:
