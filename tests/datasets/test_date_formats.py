@@ -102,3 +102,11 @@ def test_the_format_is_among_those_found(days):
         assert (len(found) == 1) == clear
         micros = [(day - datetime.date(1970, 1, 1)).days * 86_400_000_000 for day in days]
         assert moments_written(texts, format).to_pylist() == micros
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string()], ids=str)
+def test_texts_of_either_size_are_dates(type_):
+    """pandas and polars give large texts, files small ones."""
+    for format, text in (("DD.MM.YYYY", "2.1.1970 03:04:05"), ("MM/DD/YYYY", "01/02/1970 03:04:05")):
+        found = moments_written(pa.array([text, None], type_), format)
+        assert found.to_pylist() == [(86_400 + 3 * 3600 + 4 * 60 + 5) * 1_000_000, None]

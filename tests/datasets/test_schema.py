@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raresight.data import Column, Schema, learn_schema, open_batches, read_table
+from raresight.data.column_kinds import decide_column
+from raresight.data.columns import Dropped
 
 N = 200
 Y = [int(row % 10 == 0) for row in range(N)]
@@ -479,3 +481,34 @@ def test_the_matrix_does_not_depend_on_chunks(table, cuts):
 def test_what_is_no_schema_is_refused(broken):
     with pytest.raises(ValueError, match="no schema of a table"):
         Schema.from_dict(broken)
+
+
+def test_fractions_far_from_zero_keep_what_tells_them_apart():
+    seconds = np.random.default_rng(0).random(200) * 600
+    assert schema_of(1.7e9 + seconds).dtype == np.float64
+    assert schema_of(seconds).dtype == np.float32
+    # Amounts of millions with cents stay different in float32.
+    assert schema_of(np.arange(200) * 1e6 + 0.25).dtype == np.float32
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_amounts_that_a_table_is_sorted_by_are_no_identifier(order):
+    amounts = np.sort(np.random.default_rng(0).choice(10**7, 200, replace=False))[::order]
+    assert column_of(pa.array(amounts), "amount_cents").kind == "numeric"
+    reason = "identifier: whole numbers, all different and in order, with few left out"
+    for numbers in (np.arange(1000, 1200), np.delete(np.arange(300), np.arange(0, 100))):
+        assert decide_column("x", pa.array(numbers[::order])) == Dropped("x", reason)
+    assert isinstance(decide_column("payment_id", pa.array(amounts)), Dropped)
+
+
+def test_words_among_few_numbers_are_codes():
+    codes = ["1", "2", "3", "4", "A", "B"] * 40
+    found = decide_column("x", pa.array(codes))
+    assert (found.kind, found.categories) == ("categorical", ("1", "2", "3", "4", "A", "B"))
+    assert found.note == "few different numbers and 'A' and 'B': taken as codes"
+    # Marks without a word, words that say so, and words among many numbers stand for a missing value.
+    for marks in (["?", "--"], ["unknown", "Missing"]):
+        found = decide_column("x", pa.array(["1", "2", "3", "4", *marks] * 40))
+        assert (found.kind, found.missing_marks) == ("numeric", tuple(sorted(marks)))
+    found = decide_column("x", pa.array([str(k) for k in range(240)] + ["A"] * 60))
+    assert (found.kind, found.missing_marks) == ("numeric", ("A",))

@@ -6,12 +6,13 @@ import io
 import os
 import sys
 
+import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
 from broken_streams import BrokenStream
 from deep.deep_tables import ring_table
-from raresight.deep import DeepClassifier, telling
+from raresight.deep import DeepClassifier, cross_fit, telling
 
 SMALL = {"net": "mlp", "width": 8, "max_epochs": 2, "random_state": 0, "n_jobs": 1}
 
@@ -69,6 +70,8 @@ def test_long_epochs_tell_of_their_steps(at_once, monkeypatch, capsys):
     of_an_epoch = [[f"epoch {k} of 2, step {step} of 4" for step in range(1, 5)] for k in (1, 2)]
     told = [[*steps, f"epoch {k} of 2"] for k, steps in enumerate(of_an_epoch, 1)]
     assert lines == [f"training: {text}" for text in told[0] + told[1]]
+    # Small nets of all parts are one stack; larger ones take turns.
+    monkeypatch.setattr(cross_fit, "_NUMBERS_OF_A_STACK", 1)
     DeepClassifier(verbose=True, batch_size=100, **SMALL).fit(X, y)
     lines = capsys.readouterr().err.splitlines()
     in_turn = [
@@ -80,6 +83,18 @@ def test_long_epochs_tell_of_their_steps(at_once, monkeypatch, capsys):
         "epoch 1 of at most 2, the best so far 1",
     ]
     assert lines[: len(in_turn)] == [f"5 parts in turn: {text}" for text in in_turn]
+
+
+def test_parts_of_one_stack_are_not_told_apart(at_once, monkeypatch, capsys):
+    monkeypatch.setattr(telling, "_SECONDS_WITHIN", 0.0)
+    # 100 rows make five parts of 20: the same batches, and one stack.
+    X, y = ring_table(400)
+    rows = np.concatenate([np.flatnonzero(y == 0)[:90], np.flatnonzero(y == 1)[:10]])
+    DeepClassifier(verbose=True, batch_size=25, **SMALL).fit(X[rows], y[rows])
+    told = [f"epoch 1 of at most 2, step {step} of 4" for step in range(1, 5)]
+    told.append("epoch 1 of at most 2, the best so far 1")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:5] == [f"5 parts in turn: {text}" for text in told]
 
 
 @pytest.fixture

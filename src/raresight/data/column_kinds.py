@@ -19,6 +19,7 @@ MOST_LEVELS = 255
 ALL_LEVELS = 20
 MOST_MARKS = 3
 IDENTIFIER_ROWS = 100
+LARGEST_STEP = 2
 MOSTLY = 0.9
 NOT_READ = "not read as"
 LOOKS_LIKE_NUMBERS = "looks like numbers except for"
@@ -27,6 +28,9 @@ _IDENTIFIER = re.compile(
     r"(^|[\s_.\-:])(id|ids|uuid|guid|key|index|idx|rowid|row|nr|no|number|serial|unnamed)([\s_.\-:\d]|$)",
     re.IGNORECASE,
 )
+# Words that say of a value that there is none, beside those that no reader takes for one.
+_UNKNOWN = {"unknown", "unk", "missing", "not available", "not known", "n.a.", "k.a.", "nil", "undefined"}
+_WORD = re.compile(r"[^\W\d_]")
 _CAMEL_IDENTIFIER = re.compile(r"[a-z](Id|ID|Key|Uuid|UUID|Index)$")
 
 
@@ -81,8 +85,9 @@ def _decide_numbers(name: str, array: Any) -> Column | Dropped:
     if pa.types.is_integer(array.type) and array.null_count == 0 and len(array) > IDENTIFIER_ROWS:
         # Differences of unsigned numbers wrap around; comparisons do not.
         monotone = bool((numbers[1:] > numbers[:-1]).all() or (numbers[1:] < numbers[:-1]).all())
-        if monotone:
-            return Dropped(name, "identifier: whole numbers, all different and in order")
+        # Amounts of a table that is sorted by them are in order, too, but leave most numbers out.
+        if monotone and (int(present.max()) - int(present.min())) < LARGEST_STEP * len(numbers):
+            return Dropped(name, "identifier: whole numbers, all different and in order, with few left out")
         if looks_like_identifier(name) and pc.count_distinct(array).as_py() == len(array):
             return Dropped(name, "identifier: whole numbers, all different, and its name says so")
     note = "" if not infinite else f"infinite in {infinite} {_rows(infinite)}, taken as missing"
@@ -128,6 +133,8 @@ def _decide_numbers_in_text(name: str, text: Any) -> tuple[Column | Dropped | No
     marks = _marks(text, numbers)
     if marks is None:
         return None, _exceptions(text, numbers)
+    if _are_codes(marks, numbers):
+        return None, f"few different numbers and {' and '.join(map(repr, marks))}: taken as codes"
     kind = kind_of_text(numbers_text(texts, numbers))
     decided = _decide_numbers(name, numbers.cast(pa.int64()) if kind == "integer" else numbers)
     if isinstance(decided, Dropped):
@@ -187,6 +194,17 @@ def _marks(text: Any, converted: Any) -> tuple[str, ...] | None:
     if len(marks) > MOST_MARKS or len(failed) >= present:
         return None
     return tuple(sorted(marks.to_pylist()))
+
+
+def _are_codes(marks: tuple[str, ...], numbers: Any) -> bool:
+    """Whether words among a few different numbers are codes like them: "A" beside 1 to 4 is not missing.
+
+    Of few rows it cannot be told: they may have few different numbers by chance.
+    """
+    words = [mark for mark in marks if _WORD.search(mark) and mark.lower() not in _UNKNOWN]
+    if len(numbers) <= IDENTIFIER_ROWS or not words:
+        return False
+    return int(compute().count_distinct(numbers.drop_null()).as_py()) <= ALL_LEVELS
 
 
 def _without_missing(text: Any) -> Any:

@@ -66,9 +66,11 @@ def moments_written(values: Any, format: str) -> Any:
         pc.struct_field(parts, [name]) for name in ("one", "two", "year", "hour", "minute", "second")
     )
     month, day = (one, two) if format == MONTH_FIRST else (two, one)
-    date = pc.binary_join_element_wise(year, _two(month), _two(day), "-")
-    time = pc.binary_join_element_wise(_two(hour), _two(minute), _two(second), ":")
-    return pc.coalesce(moments_in_text(pc.binary_join_element_wise(date, time, "T")), iso)
+    # Of the type of the texts, which differs between readers of tables.
+    dash, colon, between = (arrow().scalar(sign, text.type) for sign in "-:T")
+    date = pc.binary_join_element_wise(year, _two(month), _two(day), dash)
+    time = pc.binary_join_element_wise(_two(hour), _two(minute), _two(second), colon)
+    return pc.coalesce(moments_in_text(pc.binary_join_element_wise(date, time, between)), iso)
 
 
 def describe_date_format(format: str) -> str:

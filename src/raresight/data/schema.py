@@ -34,6 +34,8 @@ __all__ = ["Column", "Dropped", "Schema", "learn_schema"]
 
 # Rows written to the matrix at a time: a block of a few columns stays in the cache.
 _BLOCK = 4096
+# The share of different numbers that must stay different in float32.
+_MOSTLY_DIFFERENT = 0.99
 
 
 @dataclass(frozen=True)
@@ -394,7 +396,11 @@ def _needs_float64(values: Any, column: Column) -> bool:
     if largest > float(np.finfo(np.float32).max):
         return True
     large = numbers[np.abs(numbers.astype(np.float64)) > 2**24].astype(np.float64)
-    return bool(((large == np.floor(large)) & (large.astype(np.float32) != large)).any())
+    rounded = large.astype(np.float32)
+    if ((large == np.floor(large)) & (rounded != large)).any():
+        return True
+    # Fractions are rounded in any case; that matters where different ones become the same.
+    return len(np.unique(rounded)) < _MOSTLY_DIFFERENT * len(np.unique(large))
 
 
 def _batches(table: Any, names: list[str]) -> list[Any]:

@@ -169,9 +169,11 @@ def _best_epochs(
     """Train for at most so many epochs; of each loss the one with the largest `_likelihood` of all rows."""
     best = [_Best(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
     for epoch in range(1, most + 1):
-        for k, turn in enumerate(turns, 1):
-            which = f", part {k} of {len(turns)}" if len(turns) > 1 else ""
+        done = 0
+        for turn in turns:
+            which = _which_words(done, len(turn.inside), sum(len(one.inside) for one in turns))
             turn.next_epoch(tell, f"epoch {epoch} of at most {most}{which}")
+            done += len(turn.inside)
         for i, loss in enumerate(losses):
             scores = _put_together(
                 [inside for turn in turns for inside in turn.inside],
@@ -186,6 +188,18 @@ def _best_epochs(
         if epoch - newest >= _PATIENCE or any(turn.course.is_done for turn in turns):
             break
     return best
+
+
+def _which_words(before: int, parts: int, all_parts: int) -> str:
+    """Which parts are trained, so many, after so many others.
+
+    >>> _which_words(0, 5, 5), _which_words(0, 4, 5), _which_words(4, 1, 5)
+    ('', ', parts 1 to 4 of 5', ', part 5 of 5')
+    """
+    if parts == all_parts:
+        return ""
+    which = f"part {before + 1}" if parts == 1 else f"parts {before + 1} to {before + parts}"
+    return f", {which} of {all_parts}"
 
 
 def _likelihood(loss: Loss, rows: ScoredRows, shares: NDArray[np.float64], scaled: bool) -> float:
