@@ -160,8 +160,37 @@ def test_a_training_beyond_that_never_had_a_score_is_not_chosen(tmp_path):
     }
     lost = [{**some, "trial": trial.to_dict(), "curve": nothing, "frozen": "loss"} for trial in trials]
     part = part_of({**finished, **{trial.key: one for trial, one in zip(trials, lost, strict=True)}})
-    assert "| CE+LA | lr=0.02 | 76.50 | - | - [-, -] | 75.50 | - | - [-, -] | 0.02 |" in part
+    lost = "| CE+LA (6 not finite at 0.06) | lr=0.02 | 76.50 | - | - [-, -] | 75.50 | - | - [-, -] | 0.02 |"
+    assert lost in part
     assert "TBL+LA at alpha=0.7 C=0.5 lr=0.02 less CE+LA at lr=0.02, **+3.00** [+2.66, +3.34]: held." in part
+
+
+def test_a_rate_at_which_some_trainings_fail_is_not_chosen(tmp_path):
+    """Though those that did not are better."""
+    write_both(tmp_path, dict.fromkeys(GAINS, 0.2))
+    finished = read_records(journal_path(tmp_path / "deep", "table2", "cifar10"))
+    for record in finished.values():
+        trial = record["trial"]
+        if (trial["role"], trial["method"], trial["seed"]) == ("beyond", "TBL+LA", 1):
+            record["frozen"] = "gradient not finite"
+    part = part_of(finished)
+    assert "| TBL+LA (2 not finite at 0.06) | alpha=0.7 C=0.5 lr=0.02 |" in part
+    assert "rows: TBL at alpha=0.7 C=0.5 lr=0.06 less CE+LA at lr=0.06" in part
+
+
+def test_a_search_that_they_do_not_need_is_not_asked_for(tmp_path, capsys):
+    """At rho 0.05 nothing is trained beyond the rates, so that its search need not be there."""
+    write_both(tmp_path)
+    journal = journal_path(tmp_path / "deep", "table2", "cifar10")
+    kept = [record for record in read_records(journal).values() if record["trial"]["rho"] != 0.05]
+    journal.unlink()
+    add_records(journal, kept)
+    write_tiny_cifar10(tmp_path / "images")
+    words = ["--experiment", "table2", "--size", "full", "--data", str(tmp_path / "images"), "--part-of-set"]
+    assert main([*words, "--role", "beyond", "--out", str(tmp_path / "deep")]) == 0
+    assert "table2: 0 trained" in capsys.readouterr().err
+    assert main([*words, "--role", "beyond", "final", "--out", str(tmp_path / "deep")]) == 2
+    assert "rho 0.05: 126 of 126 search trainings" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def _table(chosen: Result, further: Result, metric: str) -> list[str]:
     titles.append("better on validation rows")
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for method in further.records:
-        cells = [method, chosen.setting(method)]
+        cells = [_with_failures(chosen, further, method), chosen.setting(method)]
         for when in _EPOCHS:
             means = [result.mean(method, metric, when).mean for result in (chosen, further)]
             gap = paired(further.values(method, metric, when), chosen.values(method, metric, when))
@@ -90,8 +90,19 @@ def _better(chosen: Result, further: Result, method: str) -> Result:
 
 def _level(result: Result, method: str) -> float:
     values = [on_validation(record, result.experiment.choose_by) for record in result.records[method]]
-    # A training that never had a finite score is worse than any.
-    return fmean(float("-inf") if value is None else value for value in values)
+    # A training that ended early is worse than any, as in every choice of a rate.
+    lost = result.failed(method) or any(value is None for value in values)
+    return float("-inf") if lost else fmean(value for value in values if value is not None)
+
+
+def _with_failures(chosen: Result, further: Result, method: str) -> str:
+    """The method, with how many of its trainings were not finite at either rate."""
+    failed = [
+        f"{count} not finite at {result.setting(method).split('lr=')[1]}"
+        for result in (chosen, further)
+        if (count := result.failed(method))
+    ]
+    return f"{method} ({', '.join(failed)})" if failed else method
 
 
 def _verdict(chosen: Result, further: Result) -> str:

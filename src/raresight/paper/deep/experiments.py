@@ -26,6 +26,7 @@ __all__ = [
     "check_rhos",
     "check_roles",
     "final_trials",
+    "has_beyond",
     "known_trials",
     "lacking_words",
     "missing_searches",
@@ -234,6 +235,11 @@ def beyond_rate(dataset: str) -> float:
     return float(f"{_BEYOND_TIMES * max(DATASETS[dataset].lrs):.6g}")
 
 
+def has_beyond(experiment: Experiment, cell: Cell, setup: Setup) -> bool:
+    """Whether a cell has trainings beyond the rates at this size."""
+    return cell.rho in experiment.beyond and experiment.epochs("beyond", setup) == PAPER_EPOCHS
+
+
 def beyond_trials(
     experiment: Experiment, cell: Cell, setup: Setup, chosen: Mapping[str, Chosen]
 ) -> list[Trial]:
@@ -241,7 +247,7 @@ def beyond_trials(
 
     At the paper's length alone: a short training wants the largest rate, whatever the loss.
     """
-    if cell.rho not in experiment.beyond or experiment.epochs("beyond", setup) != PAPER_EPOCHS:
+    if not has_beyond(experiment, cell, setup):
         return []
     rate = beyond_rate(setup.dataset)
     return [
@@ -297,11 +303,17 @@ def missing_searches(
     setup: Setup,
     finished: Mapping[str, Mapping[str, Any]],
     rhos: Sequence[float] | None = None,
+    roles: Sequence[str] = ("final",),
 ) -> list[str]:
-    """What the searches lack without which final trainings are not known, a line for each cell."""
+    """What the searches lack without which trainings of these roles are not known, a line for each cell."""
     if "search" not in experiment.roles:
         return []
-    cells = [cell for cell in experiment.cells if rhos is None or cell.rho in rhos]
+    cells = [
+        cell
+        for cell in experiment.cells
+        if (rhos is None or cell.rho in rhos)
+        and ("final" in roles or ("beyond" in roles and has_beyond(experiment, cell, setup)))
+    ]
     lines = [lacking_words(cell, search_trials(experiment, cell, setup), finished) for cell in cells]
     return [line for line in lines if line]
 

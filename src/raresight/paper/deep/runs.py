@@ -112,8 +112,8 @@ def run_experiment(
         _refuse_other_images(finished, digest, journal, data)
         wanted = _wanted(experiment, setup, finished, roles, rhos)
         waits_for: tuple[str, ...] = ()
-        if {"final", "beyond"} & {*roles} and "search" not in roles:
-            waits_for = tuple(missing_searches(experiment, setup, finished, rhos))
+        if "search" not in roles:
+            waits_for = tuple(missing_searches(experiment, setup, finished, rhos, roles))
         if not trained:
             _remove_finished(unfinished, finished)
         chosen = _next_stack(wanted, unfinished, stack, clock, is_first=trained == 0)
