@@ -127,8 +127,7 @@ class MarginLoss(Loss):
         own = margins if mapping is None else margins - ops.per_class(mapping.margins, f, axis)
         value, slope = self._phi(ops, own, 1)
         ratio = self._spill_ratio(ops, margins, own, shares)[0]
-        total = ops.finite(ops.sum(ratio, axis))
-        spill = ops.sigmoid(margins) * ops.finite(total - ratio)
+        spill = ops.sigmoid(margins) * ops.finite(sum_of_others(ops, ratio, axis))
         gradient = ops.finite(ops.finite(shares * slope) - spill) * self._class_scales(ops, f, axis)
         return ops.finite(ops.squeeze(ops.sum(shares * value, axis), axis)), ops.finite(gradient)
 
@@ -168,8 +167,8 @@ class MarginLoss(Loss):
         p = ops.sigmoid(margins)
         r = mean_over_others(ops, g, u, axis)
         d = u - r
-        total_a, total_b, total_r = (ops.sum(t, axis) for t in (a, a * bend * d, a * r))
-        spill = (total_b - a * bend * d) + u * (total_a - a) - (total_r - a * r)
+        of_a, of_b, of_r = (sum_of_others(ops, t, axis) for t in (a, a * bend * d, a * r))
+        spill = of_b + u * of_a - of_r
         return ops.finite((shares * second * d - p * spill) * scales)
 
     def _class_log_posterior(self, ops: Ops, f: Array) -> Array:
@@ -258,3 +257,17 @@ def log_normalise(ops: Ops, log_weight: Array, axis: int) -> Array:
     largest = ops.max(log_weight, axis)
     shifted = log_weight - largest
     return shifted - ops.log(ops.sum(ops.exp(shifted), axis))
+
+
+def sum_of_others(ops: Ops, terms: Array, axis: int) -> Array:
+    """For each class the sum of the terms of the others.
+
+    The sum of all less the own term loses its digits where one term outweighs the others, for that term: it
+    is left out of the sum instead. A margin of LDAM makes a term a million times the others.
+    """
+    size = ops.where(terms < 0, -terms, terms)
+    largest = size >= ops.max(size, axis)
+    # Of two that are as large the difference keeps half of the sum, and all its digits.
+    alone = ops.sum(ops.where(largest, 1.0, 0.0), axis) < 1.5
+    total = ops.finite(ops.sum(terms, axis))
+    return ops.where(largest & alone, ops.sum(ops.where(largest, 0.0, terms), axis), total - terms)

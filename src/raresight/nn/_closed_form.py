@@ -69,7 +69,7 @@ class ClosedForm(torch.autograd.Function):
             value, gradient = _evaluate(z, y, negative, weight, scale, task, ctx.row, wants_gradient)
             ctx.save_for_backward(z, y, negative, weight)
             ctx.gradient = gradient if wants_gradient else None
-        ctx.scale, ctx.task = scale, task
+        ctx.scale, ctx.task, ctx.dtype = scale, task, z.dtype
         return value
 
     @staticmethod
@@ -77,11 +77,11 @@ class ClosedForm(torch.autograd.Function):
         (upstream,) = outputs
         if torch.compiler.is_compiling():
             (saved,) = ctx.saved_tensors
-            return _times(upstream, saved, ctx.task), None, None, None, None, None
+            return _times(upstream, saved, ctx), None, None, None, None, None
         z, y, negative, weight = ctx.saved_tensors
         inputs = (z, y, negative, weight, ctx.scale, ctx.task)
         if torch.is_grad_enabled():
-            return _times(upstream, _differentiable(*inputs), ctx.task), None, None, None, None, None
+            return _times(upstream, _differentiable(*inputs), ctx), None, None, None, None, None
         # Let go of the gradient, so that it can become the input's .grad without a copy. A graph
         # that is kept for another backward pass has it computed anew.
         gradient: Tensor | None = ctx.gradient
@@ -94,14 +94,18 @@ class ClosedForm(torch.autograd.Function):
 
             return rescale_(gradient, upstream), None, None, None, None, None
         if ctx.task.reduced and upstream.device.type == "cpu" and upstream.item() == 1.0:
-            return gradient, None, None, None, None, None
-        return _times(upstream, gradient, ctx.task), None, None, None, None, None
+            return gradient.to(ctx.dtype), None, None, None, None, None
+        return _times(upstream, gradient, ctx), None, None, None, None, None
 
 
-def _times(upstream: Tensor, gradient: Tensor, task: Task) -> Tensor:
-    if not task.reduced and task.has_class_axis:
+def _times(upstream: Tensor, gradient: Tensor, ctx: Any) -> Tensor:
+    """In the precision of the scores, a half one only after the product.
+
+    Of a mean over many rows a slope is too small for it, which a gradient scaler makes up for in `upstream`.
+    """
+    if not ctx.task.reduced and ctx.task.has_class_axis:
         upstream = upstream.unsqueeze(TorchOps.class_axis(gradient))
-    return (upstream * gradient).to(gradient.dtype)
+    return (upstream * gradient).to(ctx.dtype)
 
 
 def _evaluate(
@@ -114,7 +118,7 @@ def _evaluate(
     row: Row | None,
     wants_gradient: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """(losses or their sum, gradient in the precision of z) by the fastest way there is."""
+    """(losses or their sum, gradient) by the fastest way there is."""
     if row is not None:
         from .kernels.loss import Group, loss_and_gradient
 
@@ -151,13 +155,13 @@ def _kernel_row(z: Tensor, task: Task) -> Row | None:
 def _whole(
     z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: Task
 ) -> tuple[Tensor, Tensor]:
-    """(losses or their sum, gradient in the precision of z)."""
+    """(losses or their sum, gradient), in float32 or better."""
     value, gradient = _weighted(z, y, negative, weight, task)
     # Scaled before the sum: a mean of large losses is finite where their sum is not.
     value = value * scale
     if task.reduced:
         value = value.sum()
-    return TorchOps.finite(value), (gradient * scale).to(z.dtype)
+    return TorchOps.finite(value), gradient * scale
 
 
 def _in_pieces(
@@ -166,7 +170,7 @@ def _in_pieces(
     """The same, a piece of the cache's size at a time."""
     precision = torch.promote_types(z.dtype, torch.float32)
     losses = None if task.reduced else torch.empty(_loss_shape(z, task), dtype=precision)
-    gradient = torch.empty(z.shape, dtype=z.dtype)
+    gradient = torch.empty(z.shape, dtype=precision)
     tensors: list[Any] = [z, y, negative, weight, losses, gradient]
     if not task.has_class_axis:
         tensors = [None if t is None else t.reshape(-1) for t in tensors]
@@ -269,7 +273,7 @@ def _differentiable(
         gradient = ElementGradient.apply(z, y, negative, task)  # type: ignore[no-untyped-call]
     if weight is not None:
         gradient = gradient * (weight.unsqueeze(TorchOps.class_axis(z)) if task.has_class_axis else weight)
-    return (gradient * scale).to(z.dtype)
+    return gradient * scale
 
 
 class ElementGradient(torch.autograd.Function):

@@ -233,10 +233,14 @@ def _classes(
     _check_classes(input, target, loss, weight, n_classes, samples)
     n_samples = samples.numel()
     _need_some(n_samples, reduction)
-    if target.shape == input.shape:
+    if _is_shape(target, input.shape):
         if ignore_index is not None:
             raise ValueError("ignore_index needs class numbers as the target, not shares")
         shares = target.to(torch.promote_types(input.dtype, torch.float32))
+        if can_look(shares) and shares.numel():
+            wrong = ~((shares >= 0) & (shares <= 1))
+            if wrong.any():
+                raise ValueError(f"shares of classes must lie in [0, 1]: {locate(wrong, target, 'target')}")
         shares = shares * (1 - label_smoothing) + label_smoothing / n_classes
         if weight is not None:
             shares = shares * _along(weight, input, axis)
@@ -277,15 +281,20 @@ def _along(weight: Tensor, input: Tensor, axis: int) -> Tensor:
     )
 
 
+def _is_shape(tensor: Tensor, shape: torch.Size) -> bool:
+    """Whether a tensor has a shape. Axis by axis: of a compiled graph tuples of sizes are not equal."""
+    return tensor.ndim == len(shape) and all(size == wanted for size, wanted in zip(tensor.shape, shape))
+
+
 def _check_classes(
     input: Tensor, target: Tensor, loss: Loss, weight: Tensor | None, n_classes: int, samples: torch.Size
 ) -> None:
-    if target.shape not in (samples, input.shape):
+    if not (_is_shape(target, samples) or _is_shape(target, input.shape)):
         raise ValueError(
             f"target of shape {tuple(target.shape)} does not fit input of shape {tuple(input.shape)}: "
             f"pass the same shape (binary), or class numbers of shape {tuple(samples)}"
         )
-    if target.shape == samples and target.is_floating_point():
+    if _is_shape(target, samples) and target.is_floating_point():
         raise TypeError(f"class numbers must be integers, got {target.dtype}")
     if n_classes < 2:
         raise ValueError("input has a single class; for a binary score pass input and target of one shape")

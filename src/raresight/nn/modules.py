@@ -85,7 +85,8 @@ class LossModule(torch.nn.Module):
 def _as_weight(weight: Tensor | None) -> Tensor | None:
     if weight is None:
         return None
-    tensor = torch.as_tensor(weight)
+    # A copy: deferred reweighting changes it, which is of no concern to who gave it.
+    tensor = torch.as_tensor(weight).clone()
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
