@@ -122,3 +122,25 @@ def test_a_failed_fit_leaves_the_model_as_it_was():
     with pytest.raises(ValueError, match="one class only"):
         model.fit(X[:, :2], np.zeros(1500))
     assert (model.predict_proba(X) == before).all()
+
+
+def test_the_metric_may_be_about_the_first_label():
+    """The choice and its scores are those of labels 0 and 1, though "fraud" comes before "ok"."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1500, 3))
+    y = (random.random(1500) < 1 / (1 + np.exp(3.5 - 2 * X[:, 0]))).astype(int)
+    words = np.where(y == 1, "fraud", "ok")
+    options = {"losses": ["crossentropy", "tbl"], "l2s": [1e-4, 1e-1], "cv": 3}
+    plain = LinearClassifierCV(**options).fit(X, y)
+    named = LinearClassifierCV(**options, pos_label="fraud").fit(X, words)
+    other = LinearClassifierCV(**options).fit(X, words)
+    # Cross entropy is the same for both classes; TBL is not, and its fits are others.
+    same = [str(loss) == "crossentropy" for loss in plain.cv_results_["loss"]]
+    np.testing.assert_allclose(
+        np.asarray(named.cv_results_["scores"])[same],
+        np.asarray(plain.cv_results_["scores"])[same],
+        rtol=1e-6,
+    )
+    assert not np.allclose(named.cv_results_["scores"], other.cv_results_["scores"])
+    with pytest.raises(ValueError, match="pos_label is 'theft', but the labels are"):
+        LinearClassifierCV(**options, pos_label="theft").fit(X, words)

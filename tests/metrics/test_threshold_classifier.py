@@ -353,3 +353,39 @@ def expected_failures(estimator):
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def words_of(y):
+    return np.where(y == 1, "fraud", "ok")
+
+
+@pytest.mark.parametrize("inner", [LogisticRegression(), RidgeClassifier(), GaussianNB()], ids=str)
+@pytest.mark.parametrize("cv", [3, "prefit"])
+def test_the_positive_class_may_be_the_first_label(inner, cv):
+    """The same alarms as for labels 0 and 1, though "fraud" comes before "ok"."""
+    random = np.random.default_rng(1)
+    y = (random.random(3000) < 0.05).astype(int)
+    X = random.normal(size=(3000, 2)) + 1.5 * y[:, None]
+    models = []
+    for labels, positive in ((y, None), (words_of(y), "fraud")):
+        given = clone(inner).fit(X, labels) if cv == "prefit" else inner
+        models.append(ThresholdAtFPR(given, fpr=0.05, cv=cv, pos_label=positive).fit(X, labels))
+    plain, named = models
+    assert named.pos_label_ == "fraud"
+    assert named.classes_.tolist() == ["fraud", "ok"]
+    alarm = plain.predict(X) == 1
+    assert np.array_equal(named.predict(X) == "fraud", alarm)
+    assert 0.02 < alarm[y == 0].mean() < 0.06
+    assert named.held_out_fpr_ == pytest.approx(plain.held_out_fpr_)
+    # As scikit-learn has it: above 0 is the second label.
+    assert np.array_equal(named.decision_function(X) > 0, named.predict(X) == "ok")
+
+
+def test_a_positive_class_of_nearly_all_rows_is_told():
+    y = np.arange(400) % 40 == 0
+    X = np.random.default_rng(0).normal(size=(400, 1)) + y[:, None]
+    with pytest.warns(UserWarning, match=r"is 'ok', .* give pos_label='fraud' if that is the event") as told:
+        ThresholdAtFPR(LogisticRegression(), fpr=0.2, confidence=None).fit(X, words_of(y))
+    assert told[0].filename == __file__
+    with pytest.raises(ValueError, match=r"pos_label is 'theft', but the labels are \['fraud', 'ok'\]"):
+        ThresholdAtFPR(LogisticRegression(), fpr=0.2, pos_label="theft").fit(X, words_of(y))

@@ -37,7 +37,8 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A `LinearClassifier` whose loss and l2 have the best metric in cross-validation. Two classes.
 
     Each fold is one `fit_path` over all settings; the winner by mean metric is fitted to all rows. Of
-    equals the first is taken, so put what you prefer first. The positive class is `classes_[1]`.
+    equals the first is taken, so put what you prefer first. The event of the metric is `pos_label`, or
+    `classes_[1]`: of "fraud" and "ok" that is "ok".
 
     Args:
         losses: Losses or their texts to choose from.
@@ -47,6 +48,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         metric_params: Its parameters, such as `{"max_fpr": 0.001}`.
         cv: Folds: a number (stratified), a splitter or an iterable of (train, test).
         l1, fit_intercept, class_weight, solver, max_iter, tol: As for `LinearClassifier`.
+        pos_label: The label that the metric is about; None for `classes_[1]`.
 
     Attributes:
         loss_: The chosen loss, class weights included.
@@ -79,6 +81,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         solver: str = "auto",
         max_iter: int = 500,
         tol: float = 1e-8,
+        pos_label: Any = None,
     ) -> None:
         self.losses = losses
         self.l2s = l2s
@@ -91,6 +94,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
+        self.pos_label = pos_label
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -122,7 +126,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(classes) < 2:
             raise ValueError(f"y holds one class only, {classes.tolist()[0]!r}; two are needed")
         weights = read_weights(sample_weight, X)
-        score = scorer(self.metric, **dict(self.metric_params or {}))
+        score = scorer(self.metric, **self._event(classes), **dict(self.metric_params or {}))
         coded = self._coded_weights(classes, codes)
         columns: list[NDArray[np.float64]] = []
         settings: list[tuple[Any, float]] = []
@@ -151,6 +155,14 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.coef_, self.intercept_ = self.best_model_.coef_, self.best_model_.intercept_
         self.n_iter_, self.converged_ = self.best_model_.n_iter_, self.best_model_.converged_
         return self
+
+    def _event(self, classes: NDArray[Any]) -> dict[str, int]:
+        """The code of the label that the metric is about, where it is not the second one."""
+        if self.pos_label is None:
+            return {}
+        if self.pos_label not in classes.tolist():
+            raise ValueError(f"pos_label is {self.pos_label!r}, but the labels are {classes.tolist()}")
+        return {} if self.pos_label == classes[1] else {"pos_label": 0}
 
     def _coded_weights(self, classes: NDArray[Any], codes: NDArray[np.int64]) -> Any:
         """`class_weight` for class numbers."""

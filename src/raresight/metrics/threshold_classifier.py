@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,10 @@ Floats = NDArray[np.float64]
 METHODS = ("decision_function", "predict_proba", "predict_log_proba")
 
 
+# A share of rows that a class of rare events does not have.
+_NEARLY_ALL = 0.9
+
+
 def has_method(name: str) -> Callable[[Any], bool]:
     """Whether the inner estimator, the fitted one where there is one, has the method."""
 
@@ -37,8 +42,8 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     """Tunes the decision threshold of a binary classifier on held-out rows under a false-positive rate.
 
     The threshold is the lowest one for which the false-positive rate on new data is at most `fpr` with
-    probability `confidence`, by the exact binomial bound of `threshold_at_fpr`. The positive class is the
-    second of the sorted labels, as in scikit-learn.
+    probability `confidence`, by the exact binomial bound of `threshold_at_fpr`. The positive class is
+    `pos_label`, or the second of the sorted labels, as in scikit-learn: of "fraud" and "ok" that is "ok".
 
     What the promise covers:
 
@@ -61,11 +66,14 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         method: Where the scores come from: `"decision_function"`, `"predict_proba"` or `"predict_log_proba"`
             (the positive class's column), or `"auto"` for the first of them that the estimator has.
         n_jobs: Folds fitted at a time, as in joblib.
+        pos_label: The label of the positive class; None for the second of the sorted labels. A text that is
+            taken so and that nearly all rows have is warned of.
 
     Attributes:
         estimator_: The estimator that predicts.
-        threshold_: Scores of at least this are predicted positive.
-        classes_: The two labels, the positive one last.
+        threshold_: Scores for the positive class of at least this are predicted positive.
+        classes_: The two labels, sorted.
+        pos_label_: The positive one.
         held_out_fpr_: The false-positive rate of the threshold on the held-out rows.
         held_out_recall_: Its recall there; NaN if there were no positives, which the threshold does not need.
         n_features_in_: The number of features, where the inner estimator tells it.
@@ -93,6 +101,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         cv: Any = 5,
         method: str = "auto",
         n_jobs: int | None = None,
+        pos_label: Any = None,
     ) -> None:
         self.estimator = estimator
         self.fpr = fpr
@@ -100,6 +109,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         self.cv = cv
         self.method = method
         self.n_jobs = n_jobs
+        self.pos_label = pos_label
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> ThresholdAtFPR:
         """Score held-out rows, set the threshold, and fit the estimator to all rows (unless it is prefit).
@@ -121,7 +131,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             held_out, scores = self._score_prefit(X, labels, fit_params)
         else:
             held_out, scores = self._score_folds(X, labels, self._routed(fit_params))
-        self._set_threshold(held_out == self.classes_[1], scores)
+        self._set_threshold(held_out == self.pos_label_, scores)
         for attribute in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, attribute):
                 setattr(self, attribute, getattr(self.estimator_, attribute))
@@ -138,7 +148,8 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         if unknown:
             raise ValueError(f"y holds the class {unknown[0]!r}, which the fitted estimator does not know.")
         self.estimator_, self.classes_ = self.estimator, classes
-        return labels, positive_scores(self.estimator_, X, self._method())
+        self.pos_label_ = self._positive(classes, labels)
+        return labels, self._positive_scores(self.estimator_, X, self._method())
 
     def _score_folds(
         self, X: Any, labels: NDArray[Any], fit_params: dict[str, Any]
@@ -163,14 +174,36 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             )
         # Not cross_val_predict: it hands the folds labels 0 and 1 instead of y's own, which breaks an
         # estimator with class_weight={"fraud": 10}.
+        self.classes_, self.pos_label_ = classes, self._positive(classes, labels)
         scores = Parallel(n_jobs=self.n_jobs)(
             delayed(fold_scores)(clone(self.estimator), X, labels, train, test, method, fit_params)
             for train, test in splits
         )
-        self.classes_ = classes
         self.estimator_ = clone(self.estimator).fit(X, labels, **fit_params)
         counted = present[tested]
-        return labels[tested][counted], np.concatenate(scores)[counted]
+        return labels[tested][counted], self._sign() * np.concatenate(scores)[counted]
+
+    def _positive(self, classes: NDArray[Any], labels: NDArray[Any]) -> Any:
+        """The label of the positive class."""
+        if self.pos_label is None:
+            first, second = classes.tolist()
+            if isinstance(second, str) and np.mean(labels == classes[1]) > _NEARLY_ALL:
+                warnings.warn(
+                    f"the positive class is {second!r}, the second of the sorted labels, which nearly all "
+                    f"rows have: give pos_label={first!r} if that is the event",
+                    stacklevel=4,
+                )
+            return classes[1]
+        if self.pos_label not in classes.tolist():
+            raise ValueError(f"pos_label is {self.pos_label!r}, but the labels are {classes.tolist()}.")
+        return classes[classes.tolist().index(self.pos_label)]
+
+    def _sign(self) -> float:
+        """Scores rank the second of the sorted labels; turned round they rank the first."""
+        return 1.0 if self.pos_label_ == self.classes_[1] else -1.0
+
+    def _positive_scores(self, estimator: Any, X: Any, method: str) -> Floats:
+        return self._sign() * positive_scores(estimator, X, method)
 
     def _set_threshold(self, positive: NDArray[np.bool_], scores: Floats) -> None:
         self.threshold_ = threshold_at_fpr(positive, scores, self.fpr, confidence=self.confidence)
@@ -189,21 +222,25 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self, "threshold_")
-        return positive_scores(self.estimator_, X, self._method())
+        return self._positive_scores(self.estimator_, X, self._method())
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The positive class where the score is at least `threshold_`."""
-        scores = self._scores(X)
-        return np.asarray(self.classes_[(scores >= self.threshold_).astype(np.intp)])
+        alarm = self._scores(X) >= self.threshold_
+        is_second = alarm if self._sign() > 0 else ~alarm
+        return np.asarray(self.classes_[is_second.astype(np.intp)])
 
     def decision_function(self, X: Any) -> Floats:
-        """The inner score minus `threshold_`: the same ranking, and positive where `predict` raises an alarm.
+        """The inner score minus `threshold_`: the same ranking, positive where `predict` says `classes_[1]`.
+
+        That is an alarm, unless `pos_label` is the first of the sorted labels, where alarms are not above 0.
 
         Zero is the threshold, as scikit-learn expects of this method. Take `estimator_`'s own scores where
         differences far below the threshold matter: subtracting it from a probability of 1e-20 rounds
         that away.
         """
-        return self._scores(X) - self.threshold_
+        beyond = self._scores(X) - self.threshold_
+        return self._sign() * beyond
 
     @available_if(has_method("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[Any]:
