@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from raresight.metrics import recall_at_fpr, threshold_at_fpr
 from raresight.report.fit_content import curve_of
@@ -223,3 +224,45 @@ def operating_points(page, cases):
         cases,
     )
     return [(float(threshold.replace("Infinity", "inf")), recall) for threshold, recall in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("2,5", 2.5),
+        ("2.5", 2.5),
+        (",5", 0.5),
+        ("1,234", 1234),
+        ("1,234,567.5", 1234567.5),
+        ("1.234.567", 1234567),
+        ("1.234,5", 1234.5),
+        ("1 000 000", 1e6),
+        ("1'000", 1000),
+        ("3e5", 3e5),
+    ],
+)
+def test_costs_and_volumes_are_read_as_they_are_written(page, text, number):
+    assert page.page.evaluate("text => explorer.readNumber(text)", text) == number
+    page.fill("miss-cost", "500")
+    page.fill("alarm-cost", text)
+    dots = page.text("out-cost")
+    page.fill("alarm-cost", repr(number))
+    assert page.text("out-cost") == dots
+
+
+@pytest.mark.parametrize("text", ["1,23,4", "1.23.4", "five", "--2", "2,5,"])
+def test_a_number_that_cannot_be_read_is_marked(page, text):
+    page.fill("alarm-cost", text)
+    assert page.page.get_attribute("#alarm-cost", "aria-invalid") == "true"
+
+
+def test_the_interval_at_a_capacity_is_of_the_positives_that_it_finds(page):
+    """By Wilson, of the share that is shown; where nothing is alerted there is none."""
+    page.fill("capacity", "50")
+    found, of = (int(word) for word in page.text("out-caught").split() if word.isdigit())
+    interval = binomtest(found, of).proportion_ci(method="wilson")
+    shown = [float(part.split()[0]) for part in page.text("out-recall-note").split("about ")[1].split(" to ")]
+    assert 0 < found < of
+    assert shown == pytest.approx([100 * interval.low, 100 * interval.high], abs=0.06)
+    page.fill("capacity", "0")
+    assert page.text("out-recall-note") == ""

@@ -43,6 +43,16 @@ def find_loss(text: str) -> Loss:
 
 def read_scores(path: Path, target: str, score: str) -> EmpiricalExperiment:
     """Labels and held-out scores from a CSV file with a header."""
+    try:
+        return _read_scores(path, target, score)
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"{path} is no text in UTF-8: scores are read from a CSV file with a header, such as raresight "
+            "score writes where the name after --out ends in .csv"
+        ) from None
+
+
+def _read_scores(path: Path, target: str, score: str) -> EmpiricalExperiment:
     labels: list[float] = []
     scores: list[float] = []
     with path.open(newline="", encoding="utf-8") as file:

@@ -77,7 +77,7 @@ def _influential(content: FitContent) -> str:
     rows = content.influential
     if not rows:
         return empty(content.influential_note or "No row pulls hard enough to be listed.")
-    head = heads(("Row", "n"), ("Label", "n"), ("Probability, unseen", "n"), ("Influence", "n"))
+    head = heads(("Row, from 1", "n"), ("Label", "n"), ("Probability, unseen", "n"), ("Influence", "n"))
     body = "".join(
         f'<tr><td class="n">{w.count(row.row)}</td><td class="n">{row.label}</td>'
         f'<td class="n">{w.percent(row.probability)}</td>'

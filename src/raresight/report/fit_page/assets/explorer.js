@@ -110,8 +110,52 @@ const explorer = (() => {
     return Number(`${found[1].replace(",", ".")}e${exponent}`);
   }
 
+  // A number as typed, with a point or a comma before its fraction and either, or blanks, between its thousands.
+  // A single one before three digits is of thousands, as the page itself writes them. NaN where it cannot be read.
+  function readNumber(text) {
+    const plain = text.trim().replace(/[\s\u00a0\u202f']/g, "");
+    if (/^[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$/.test(plain)) return Number(plain.replace(/,/g, ""));
+    if (/^[0-9]{1,3}(\.[0-9]{3}){2,}(,[0-9]*)?$/.test(plain)
+      || /^[0-9]{1,3}\.[0-9]{3},[0-9]*$/.test(plain)) return Number(plain.replace(/\./g, "").replace(",", "."));
+    if (/^([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?$/i.test(plain)) return Number(plain.replace(",", "."));
+    return NaN;
+  }
+
+  // Wilson's interval of a share, of `hits` among `tries`; z is the deviation that its level stands for.
+  function shareInterval(hits, tries, z) {
+    if (tries === 0) return null;
+    const share = hits / tries;
+    const scale = 1 + (z * z) / tries;
+    const middle = (share + (z * z) / (2 * tries)) / scale;
+    const half = (z / scale) * Math.sqrt((share * (1 - share)) / tries + (z * z) / (4 * tries * tries));
+    return { low: Math.max(0, middle - half), high: Math.min(1, middle + half) };
+  }
+
+  // The deviation within which a standard normal number lies with a probability.
+  function deviation(level) {
+    let low = 0;
+    let high = 40;
+    for (let k = 0; k < 60; k += 1) {
+      const middle = (low + high) / 2;
+      if (within(middle) < level) low = middle; else high = middle;
+    }
+    return low;
+  }
+
+  // P(|N| < z) by Simpson's rule.
+  function within(z) {
+    const steps = 400;
+    const width = z / steps;
+    let sum = 0;
+    for (let k = 0; k <= steps; k += 1) {
+      const x = k * width;
+      sum += (k === 0 || k === steps ? 1 : k % 2 ? 4 : 2) * Math.exp((-x * x) / 2);
+    }
+    return Math.min(1, 2 * ((sum * width) / 3) / Math.sqrt(2 * Math.PI));
+  }
+
   return {
     nextUp, withinBudget, withinCapacity, rates, costOf, cheapest, thresholdAt, isExact, probability, bandAt,
-    readShare,
+    readShare, readNumber, shareInterval, deviation,
   };
 })();

@@ -71,7 +71,10 @@
     const set = (id, text) => { $(id).textContent = text; };
     const [main, note] = thresholdText(state.threshold);
     set("out-recall", percent(now.recall));
-    const within = explorer.bandAt(content.band, state.by === "budget" ? state.budget : now.fpr);
+    // The band is of the recall at a false-positive rate; at a threshold set otherwise it is a share of the positives.
+    const within = now.alertShare === 0 ? null
+      : state.by === "budget" ? explorer.bandAt(content.band, state.budget)
+      : explorer.shareInterval(curve.tp[state.index], curve.positives, explorer.deviation(content.level));
     set("out-recall-note", within ? `${percent(content.level, 2)} interval about ${percent(within.low)} to ${percent(within.high)}` : "");
     set("out-caught", `${count(curve.tp[state.index])} of ${counted(curve.positives, "held-out positive")}`);
     set("out-precision", percent(now.precision));
@@ -132,7 +135,7 @@
     });
   }
 
-  const number = (text) => (text.trim() === "" ? NaN : Number(text.replace(/,/g, "")));
+  const number = explorer.readNumber;
   const notNegative = (x) => x >= 0 && Number.isFinite(x);
 
   function wire() {
