@@ -61,8 +61,11 @@ def fit(
     ] = None,
     fpr: Annotated[float, typer.Option(help="False-positive rate that alarms may cause.")] = 0.001,
     max_fpr: Annotated[
-        float, typer.Option(help="Largest false-positive rate of the partial AUC to choose by.")
-    ] = 0.01,
+        float | None,
+        typer.Option(
+            help="Largest false-positive rate of the partial AUC to choose by; 0.01, or --fpr if larger."
+        ),
+    ] = None,
     time: Annotated[
         str | None, typer.Option(help="Column of time: train on the past, test on the latest rows.")
     ] = None,

@@ -208,9 +208,9 @@ def test_warnings(columns, y, words):
 @pytest.mark.parametrize(
     ("positives", "words"),
     [
-        (1, "on 1 positive;"),
-        (4, "on 4 positives;"),
-        (96, "on 4 negatives;"),
+        (1, "on 1 positive, of the rows"),
+        (4, "on 4 positives, of the rows"),
+        (96, "on 4 negatives, of the rows"),
     ],
 )
 def test_too_few_of_a_class_are_refused(positives, words):

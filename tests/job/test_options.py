@@ -60,3 +60,10 @@ def test_bad_options(wrong, message):
 def test_folder_is_named_after_the_data():
     assert str(default_folder("some/payments.csv.gz")) == "payments-fit"
     assert str(default_folder(object())) == "raresight-fit"
+
+
+@pytest.mark.parametrize(
+    ("fpr", "given", "used"), [(0.001, None, 0.01), (0.05, None, 0.05), (0.05, 0.02, 0.02)]
+)
+def test_models_are_chosen_where_they_are_used(fpr, given, used):
+    assert make_options(**GOOD | {"fpr": fpr, "max_fpr": given}).max_fpr == used

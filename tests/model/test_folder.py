@@ -319,3 +319,17 @@ def test_another_process_scores_alike(saved):
     )
     expected = np.concatenate([model.log_odds(TABLE) for model, _ in saved.values()])
     assert np.array_equal(np.frombuffer(run.stdout), expected)
+
+
+def test_categories_that_are_written_otherwise_are_told(saved):
+    model = saved["linear"][0]
+    frame = pd.DataFrame(TABLE.to_pydict())
+    padded = frame.assign(
+        country=frame.country.astype(object).where(frame.country.isna(), frame.country + " ")
+    )
+    for score in (model.log_odds, model.probability, model.alert):
+        with pytest.warns(UserWarning, match=r"of the values of 'country' are none that training had"):
+            score(padded)
+    # A few new ones are no surprise.
+    frame.loc[:9, "country"] = "Atlantis"
+    assert np.isfinite(model.log_odds(frame)).all()

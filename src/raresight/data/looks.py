@@ -135,8 +135,8 @@ def look(
     for count, name in ((positives, "positive"), (negatives, "negative")):
         if count < FEWEST:
             raise ValueError(
-                f"a model cannot be chosen and judged on {counted(count, name)}; "
-                f"at least {FEWEST} are needed, and fifty are not many"
+                f"a model cannot be chosen and judged on {counted(count, name)}, of the rows that are not "
+                f"held out for the test; at least {FEWEST} are needed, and fifty are not many"
             )
     prior = positives / rows
     duplicates = count_repeated(X, labels)

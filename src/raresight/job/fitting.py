@@ -57,7 +57,7 @@ def fit(
     target: str,
     positive: Any = None,
     fpr: float = 0.001,
-    max_fpr: float = 0.01,
+    max_fpr: float | None = None,
     time: str | None = None,
     group: str | None = None,
     families: str | Iterable[str] | None = None,
@@ -85,7 +85,8 @@ def fit(
         target: The column with the two classes.
         positive: Its value for the rare class; left out, 1, true or the rarer one.
         fpr: The false-positive rate that alarms may cause: the threshold is set for it.
-        max_fpr: The largest false-positive rate of the partial AUC that candidates compete in.
+        max_fpr: The largest false-positive rate of the partial AUC that candidates compete in; None for 0.01,
+            or `fpr` where that is larger.
         time: Column of time: hold out the latest rows, and validate on later rows than one trains on.
         group: Column of groups, such as customers: no group is on both sides of a split.
         families: Of "linear", "lightgbm", "xgboost" and the nets "deep" (a plain one), "tabm", "tabnet"; left

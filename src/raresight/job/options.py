@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = ["DEFAULT_BUDGET", "DEFAULT_TRIALS", "Options", "default_folder", "make_options", "read_duration"]
 
+DEFAULT_MAX_FPR = 0.01
 DEFAULT_TRIALS = 100
 DEFAULT_BUDGET = 180.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -38,7 +39,7 @@ def make_options(
     target: Any,
     positive: Any,
     fpr: float,
-    max_fpr: float,
+    max_fpr: float | None,
     time: str | None,
     group: str | None,
     budget: str | float | None,
@@ -47,7 +48,12 @@ def make_options(
     seed: int,
     jobs: int | None,
 ) -> Options:
-    """Check the options. Without `budget` and `trials` both defaults hold; given one, only that one does."""
+    """Check the options. Without `budget` and `trials` both defaults hold; given one, only that one does.
+
+    Without `max_fpr` it is 0.01, or `fpr` where that is larger: a model is not chosen where it is not used.
+    """
+    if max_fpr is None:
+        max_fpr = max(DEFAULT_MAX_FPR, fpr) if _is_number(fpr) else DEFAULT_MAX_FPR
     if not isinstance(target, str) or not target:
         raise ValueError(f"target must be the name of a column, got {target!r}")
     for name, rate in (("fpr", fpr), ("max_fpr", max_fpr)):

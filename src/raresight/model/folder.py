@@ -13,6 +13,7 @@ import json
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,9 @@ Floats = NDArray[np.float64]
 MODEL_FILE = "model.json"
 FORMAT = "raresight.model"
 FORMAT_VERSION = 2
+
+# The share of unknown categories in a column from which somebody should look.
+_MANY_UNKNOWN = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +95,20 @@ class Model:
             )
 
     def log_odds(self, table: Any) -> Floats:
-        """Calibrated log-odds of each row."""
-        return self.log_odds_of_rows(read_table(table))
+        """Calibrated log-odds of each row.
+
+        Warns of columns of categories most of whose values training did not have: written otherwise, as in
+        other letters or with blanks after them, a category is scored as missing.
+        """
+        rows = read_table(table)
+        for name, share in self.schema.unknown_share(rows).items():
+            if share > _MANY_UNKNOWN:
+                warnings.warn(
+                    f"{share:.0%} of the values of {name!r} are none that training had and are scored as "
+                    "missing: are they written otherwise here?",
+                    stacklevel=2,
+                )
+        return self.log_odds_of_rows(rows)
 
     def log_odds_of_rows(self, rows: Any, first_row: int = 0) -> Floats:
         """The same for an Arrow table or batch; `first_row` rows came before it, for messages."""
