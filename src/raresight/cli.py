@@ -72,6 +72,10 @@ def fit(
     group: Annotated[
         str | None, typer.Option(help="Column of groups: none is on both sides of a split.")
     ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="Column not to learn from, such as one that gives the target away; several times."),
+    ] = None,
     families: Annotated[
         str | None,
         typer.Option(
@@ -123,6 +127,7 @@ def fit(
                 resume=resume,
                 seed=seed,
                 jobs=jobs,
+                drop=drop,
                 listener=listener,
             )
     except KeyboardInterrupt:

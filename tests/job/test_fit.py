@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import raresight
@@ -412,3 +413,28 @@ def test_score_refuses_a_damaged_model(source, uninterrupted, tmp_path):
     assert run.returncode == 1
     assert "changed or truncated" in run.stderr
     assert not (tmp_path / "scores.csv").exists()
+
+
+def test_columns_that_are_left_out_are_not_learnt_from(tmp_path):
+    generator = np.random.default_rng(0)
+    rare = np.arange(2000) % 40 == 0
+    table = pa.table(
+        {
+            "x": generator.normal(size=2000) + rare,
+            "leak": rare * 1.0 + 0.01 * generator.random(2000),
+            "y": rare,
+        }
+    )
+    options = {"target": "y", "families": "linear", "losses": "crossentropy", "trials": 1, "jobs": 1}
+    options |= {"fpr": 0.01, "out": tmp_path / "run"}
+    result = raresight.fit(table, **options, drop=["leak"])
+    schema = result.model.schema
+    assert [column.name for column in schema.columns] == ["x"]
+    assert ("leak", "left out as asked for") in [(one.name, one.reason) for one in schema.dropped]
+    # Nor is it asked for in scoring; a run without the option is another one.
+    assert np.isfinite(result.model.log_odds(table.drop_columns(["leak", "y"]))).all()
+    with pytest.raises(ValueError, match=r"holds a run with drop = \[\"leak\"\], not null"):
+        raresight.fit(table, **options, resume=True)
+    assert raresight.fit(table, **options, drop="leak", resume=True).model.threshold == result.model.threshold
+    with pytest.raises(ValueError, match="there is no column 'leek' to leave out: did you mean 'leak'"):
+        raresight.fit(table, **options | {"out": tmp_path / "other"}, drop="leek")

@@ -67,3 +67,12 @@ def test_folder_is_named_after_the_data():
 )
 def test_models_are_chosen_where_they_are_used(fpr, given, used):
     assert make_options(**GOOD | {"fpr": fpr, "max_fpr": given}).max_fpr == used
+
+
+def test_columns_to_leave_out():
+    assert make_options(**GOOD).drop == ()
+    assert make_options(**GOOD, drop="a").drop == ("a",)
+    assert make_options(**GOOD, drop=["a", "b", "a"]).drop == ("a", "b")
+    for wrong in ("y", ["when"], [3]):
+        with pytest.raises(ValueError, match="drop names columns not to learn from"):
+            make_options(**GOOD | {"time": "when"}, drop=wrong)

@@ -70,6 +70,7 @@ def fit(
     resume: bool = False,
     seed: int = 0,
     jobs: int | None = None,
+    drop: str | Iterable[str] | None = None,
     listener: Listener | None = None,
 ) -> FitResult:
     """Choose a family, a loss and their parameters, calibrate, find the threshold, and judge on unseen rows.
@@ -101,6 +102,7 @@ def fit(
         resume: Go on with the run in `out`.
         seed: Everything random comes from it.
         jobs: Processes; left out, one a core.
+        drop: Columns that are not to be learnt from, such as one that gives the target away.
         listener: Called with a `Step` whenever there is something to tell.
 
     Raises:
@@ -128,6 +130,7 @@ def fit(
         test_size=test_size,
         seed=seed,
         jobs=jobs,
+        drop=drop,
     )
     space = make_space(
         *(one if one is None or isinstance(one, str) else list(one) for one in (families, losses))
@@ -326,6 +329,8 @@ def _command(data: Any, test: Any, options: Options, space: Space) -> str:
     for name, column in (("--time", options.time), ("--group", options.group)):
         if column is not None:
             parts += [name, column]
+    for column in options.drop:
+        parts += ["--drop", column]
     parts += ["--families", ",".join(space.families), "--losses", ",".join(space.losses)]
     if options.trials is not None:
         parts += ["--trials", str(options.trials)]

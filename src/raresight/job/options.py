@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -32,6 +33,7 @@ class Options:
     test_size: float
     seed: int
     jobs: int
+    drop: tuple[str, ...] = ()
 
 
 def make_options(
@@ -47,6 +49,7 @@ def make_options(
     test_size: float,
     seed: int,
     jobs: int | None,
+    drop: str | Iterable[str] | None = None,
 ) -> Options:
     """Check the options. Without `budget` and `trials` both defaults hold; given one, only that one does.
 
@@ -64,6 +67,12 @@ def make_options(
     for name, column in (("time", time), ("group", group)):
         if column is not None and column == target:
             raise ValueError(f"{name} names the target column {target!r}: give another column")
+    left_out = (drop,) if isinstance(drop, str) else tuple(drop or ())
+    for column in left_out:
+        if not isinstance(column, str) or column in (target, time, group):
+            raise ValueError(
+                f"drop names columns not to learn from, which target, time and group are not: {column!r}"
+            )
     if not (_is_number(test_size) and 0 < test_size < 1):
         raise ValueError(f"test_size is the share of rows held out, between 0 and 1, got {test_size!r}")
     if trials is not None and not (_is_whole(trials) and trials >= 1):
@@ -85,6 +94,7 @@ def make_options(
         test_size=float(test_size),
         seed=int(seed),
         jobs=_jobs(jobs),
+        drop=tuple(dict.fromkeys(left_out)),
     )
 
 

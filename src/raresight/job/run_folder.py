@@ -43,6 +43,9 @@ def open_run(folder: Path, options: Options, what: dict[str, Any], *, resume: bo
         ValueError: If the folder holds a run and `resume` is false, or a run of something else.
     """
     asked = {name: value for name, value in asdict(options).items() if name not in _FREE} | what
+    if not options.drop:
+        # As in runs of before there was such an option.
+        del asked["drop"]
     place = folder / "run.json"
     if place.exists():
         if not resume:
@@ -70,7 +73,8 @@ def _refuse_difference(place: Path, asked: dict[str, Any]) -> None:
     if version != FORMAT_VERSION:
         raise ValueError(f"{place} has format version {version}, this raresight reads {FORMAT_VERSION}")
     now = json.loads(json.dumps(asked))
-    for name in [*now, *(name for name in before if name not in now)]:
+    # First what is left out, which makes the data another one, too.
+    for name in ["drop", *now, *(name for name in before if name not in now)]:
         if before.get(name) != now.get(name):
             raise ValueError(
                 f"{place.parent} holds a run with {name} = {_short(before.get(name))}, not "
