@@ -436,5 +436,5 @@ def test_columns_that_are_left_out_are_not_learnt_from(tmp_path):
     with pytest.raises(ValueError, match=r"holds a run with drop = \[\"leak\"\], not null"):
         raresight.fit(table, **options, resume=True)
     assert raresight.fit(table, **options, drop="leak", resume=True).model.threshold == result.model.threshold
-    with pytest.raises(ValueError, match="there is no column 'leek' to leave out: did you mean 'leak'"):
+    with pytest.raises(ValueError, match="no column to leave out 'leek'; did you mean 'leak'"):
         raresight.fit(table, **options | {"out": tmp_path / "other"}, drop="leek")

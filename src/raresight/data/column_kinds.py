@@ -19,6 +19,7 @@ MOST_LEVELS = 255
 ALL_LEVELS = 20
 MOST_MARKS = 3
 IDENTIFIER_ROWS = 100
+# Numbers of rows leave out no more than every other one.
 LARGEST_STEP = 2
 MOSTLY = 0.9
 NOT_READ = "not read as"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -221,6 +221,7 @@ def learn_schema(
     positive: Any = None,
     time: str | None = None,
     group: str | None = None,
+    drop: Collection[str] = (),
 ) -> Schema:
     """Decide what each column of a table is.
 
@@ -235,9 +236,11 @@ def learn_schema(
         positive: The positive one of them. None: 1, true or yes, else the rarer one (see `target_note`).
         time: A column that orders the rows.
         group: A column that groups the rows.
+        drop: Columns that are not to be learnt from.
 
     Raises:
-        ValueError: If the target, time or group column cannot serve, or no column is left to learn from.
+        ValueError: If a column that is named is not there, if the target, time or group column cannot serve,
+            or if no column is left to learn from.
     """
     if time is not None and group is not None:
         raise ValueError("rows are split by time or by group: give one of the two columns, not both")
@@ -251,6 +254,8 @@ def learn_schema(
         _order_values(table, time, time_format)
     if group is not None:
         _group_numbers(table, group)
+    for name in drop:
+        _column(table, name, "column to leave out")
     columns: list[Column] = []
     dropped: list[Dropped] = []
     for name in _names(table):
@@ -258,6 +263,9 @@ def learn_schema(
             continue
         if name == group:
             dropped.append(Dropped(name, "group column: it tells which rows belong together"))
+            continue
+        if name in drop:
+            dropped.append(Dropped(name, "left out as asked for"))
             continue
         decided = decide_column(name, table.column(name))
         if name == time:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.columns import Dropped
 from ..data.looks import Profile, look
 from ..data.schema import Schema, learn_schema
 from ..data.splits import Split, make_folds, split_rows
@@ -63,11 +61,15 @@ class SearchRows:
 def read_rows(source: Any, test: Any, options: Options) -> Rows:
     """Read the source, decide the columns' types, look at them, hold rows out."""
     table, said = _read(source, ())
-    table = _without(table, options.drop)
     # Kinds and levels of the columns are read off all rows, so that a word late in a column of numbers or a
     # new shop is no surprise; no label of a held-out row has a say in them.
     schema = learn_schema(
-        table, options.target, positive=options.positive, time=options.time, group=options.group
+        table,
+        options.target,
+        positive=options.positive,
+        time=options.time,
+        group=options.group,
+        drop=options.drop,
     )
     y, times, groups = schema.labels(table), schema.times(table), schema.groups(table)
     marks = fingerprint(table)
@@ -82,24 +84,12 @@ def read_rows(source: Any, test: Any, options: Options) -> Rows:
         train, said = table, [*said, *more]
         numbers = np.arange(1, len(y) + 1)
         marks += fingerprint(held)
-    asked = [Dropped(name, "left out as asked for") for name in options.drop]
-    schema = replace(schema, dropped=(*schema.dropped, *asked))
     X, y = schema.matrix(train), schema.labels(train)
     judged = Labelled(schema.matrix(held), schema.labels(held))
     _refuse_one_class(judged.y, test)
     profile = look(train, schema, X, y, fpr=options.fpr, max_fpr=options.max_fpr, test=(judged.X, judged.y))
     profile = replace(profile, warnings=(*said, *profile.warnings))
     return Rows(schema, X, y, numbers, judged, times, groups, profile, marks)
-
-
-def _without(table: Any, names: Sequence[str]) -> Any:
-    """The table without some columns."""
-    for name in names:
-        if name not in table.column_names:
-            near = difflib.get_close_matches(name, table.column_names, n=1)
-            hint = f": did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"there is no column {name!r} to leave out{hint}")
-    return table.drop_columns(list(names)) if names else table
 
 
 def _read(source: Any, strings: Sequence[str]) -> tuple[Any, list[str]]:

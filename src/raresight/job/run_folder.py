@@ -73,8 +73,7 @@ def _refuse_difference(place: Path, asked: dict[str, Any]) -> None:
     if version != FORMAT_VERSION:
         raise ValueError(f"{place} has format version {version}, this raresight reads {FORMAT_VERSION}")
     now = json.loads(json.dumps(asked))
-    # First what is left out, which makes the data another one, too.
-    for name in ["drop", *now, *(name for name in before if name not in now)]:
+    for name in [*now, *(name for name in before if name not in now)]:
         if before.get(name) != now.get(name):
             raise ValueError(
                 f"{place.parent} holds a run with {name} = {_short(before.get(name))}, not "

@@ -13,6 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..common.class_weights import class_weights
+from ..common.labels import place_of
 from ..common.tables import known_table
 from ..losses import Loss
 from ..metrics.scorers import scorer
@@ -160,9 +161,9 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The code of the label that the metric is about, where it is not the second one."""
         if self.pos_label is None:
             return {}
-        if self.pos_label not in classes.tolist():
-            raise ValueError(f"pos_label is {self.pos_label!r}, but the labels are {classes.tolist()}")
-        return {} if self.pos_label == classes[1] else {"pos_label": 0}
+        place = place_of(self.pos_label, classes, "pos_label")
+        # Metrics that treat the classes alike take none.
+        return {} if place == 1 else {"pos_label": place}
 
     def _coded_weights(self, classes: NDArray[Any], codes: NDArray[np.int64]) -> Any:
         """`class_weight` for class numbers."""

@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
 
+from raresight.common.labels import place_of
 from raresight.metrics.threshold import threshold_at_fpr
 
 Floats = NDArray[np.float64]
@@ -194,9 +195,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
                     stacklevel=4,
                 )
             return classes[1]
-        if self.pos_label not in classes.tolist():
-            raise ValueError(f"pos_label is {self.pos_label!r}, but the labels are {classes.tolist()}.")
-        return classes[classes.tolist().index(self.pos_label)]
+        return classes[place_of(self.pos_label, classes, "pos_label")]
 
     def _sign(self) -> float:
         """Scores rank the second of the sorted labels; turned round they rank the first."""

@@ -200,13 +200,18 @@ def _label_kind(target: Tensor, soft_targets: bool | None) -> str:
     return "look" if soft_targets is None and can_look(target) else "soft"
 
 
-def _check_labels(target: Tensor, labels: str) -> None:
-    if target.numel() == 0 or target.dtype == torch.bool:
-        return
+def _refuse_outside(target: Tensor, what: str) -> None:
+    """An error for a share that is none."""
     low, high = (end.item() for end in torch.aminmax(target))
     if not (low >= 0 and high <= 1):
         wrong = ~((target >= 0) & (target <= 1))
-        raise ValueError(f"binary targets must lie in [0, 1]: {locate(wrong, target, 'target')}")
+        raise ValueError(f"{what} must lie in [0, 1]: {locate(wrong, target, 'target')}")
+
+
+def _check_labels(target: Tensor, labels: str) -> None:
+    if target.numel() == 0 or target.dtype == torch.bool:
+        return
+    _refuse_outside(target, "binary targets")
     if labels == "hard" and target.is_floating_point():
         wrong = (target != 0) & (target != 1)
         if wrong.any():
@@ -238,9 +243,7 @@ def _classes(
             raise ValueError("ignore_index needs class numbers as the target, not shares")
         shares = target.to(torch.promote_types(input.dtype, torch.float32))
         if can_look(shares) and shares.numel():
-            wrong = ~((shares >= 0) & (shares <= 1))
-            if wrong.any():
-                raise ValueError(f"shares of classes must lie in [0, 1]: {locate(wrong, target, 'target')}")
+            _refuse_outside(shares, "shares of classes")
         shares = shares * (1 - label_smoothing) + label_smoothing / n_classes
         if weight is not None:
             shares = shares * _along(weight, input, axis)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from .claims import OURS
-from .estimates import LEVEL, Estimate, paired
+from .estimates import LEVEL, paired
 from .experiments import beyond_rate
 from .methods import REFERENCE
-from .report_text import cell_title, claim_verdict, draws_words, number
+from .report_text import CHOSEN_BY, cell_title, claim_verdict, difference_text, number
 from .results import Result, on_validation
 
 __all__ = ["beyond_lines"]
@@ -35,7 +35,7 @@ def beyond_lines(final: Sequence[Result], beyond: Sequence[Result]) -> list[str]
         "#### One rate beyond those that were chosen from",
         "",
         f"Cross entropy, alpha and TBL at a learning rate of {rate:g}, three times the largest that was "
-        f"chosen from, with the parameters that the search chose: {_TITLES[metric]}, and the difference to "
+        f"chosen from, with the parameters that the search chose: {CHOSEN_BY[metric]}, and the difference to "
         f"the same loss at its chosen rate, paired by draw and seed, with its {LEVEL:.0%} interval for these "
         "draws; **bold** where that leaves out zero. The rate that is better on validation rows is the one "
         "with the higher mean there of each training's best epoch.",
@@ -50,9 +50,6 @@ def beyond_lines(final: Sequence[Result], beyond: Sequence[Result]) -> list[str]
             _verdict(chosen, further),
         ]
     return lines
-
-
-_TITLES = {"roc_auc": "AUC", "accuracy_linked": "accuracy after the link"}
 
 
 def _is_same(chosen: Result, further: Result) -> bool:
@@ -71,16 +68,10 @@ def _table(chosen: Result, further: Result, metric: str) -> list[str]:
         for when in _EPOCHS:
             means = [result.mean(method, metric, when).mean for result in (chosen, further)]
             gap = paired(further.values(method, metric, when), chosen.values(method, metric, when))
-            cells += [*(number(metric, mean) for mean in means), _interval(gap, metric)]
-        cells.append(_better(chosen, further, method).setting(method).split("lr=")[1])
+            cells += [*(number(metric, mean) for mean in means), difference_text(gap, metric)]
+        cells.append(f"{_better(chosen, further, method).rate(method):g}")
         lines.append(f"| {' | '.join(cells)} |")
     return lines
-
-
-def _interval(gap: Estimate, metric: str) -> str:
-    mean, low, high = (number(metric, value, sign=True) for value in (gap.mean, gap.low, gap.high))
-    mark = "**" if gap.low > 0 or gap.high < 0 else ""
-    return f"{mark}{mean}{mark} [{low}, {high}]{draws_words(gap, metric)}"
 
 
 def _better(chosen: Result, further: Result, method: str) -> Result:
@@ -98,7 +89,7 @@ def _level(result: Result, method: str) -> float:
 def _with_failures(chosen: Result, further: Result, method: str) -> str:
     """The method, with how many of its trainings were not finite at either rate."""
     failed = [
-        f"{count} not finite at {result.setting(method).split('lr=')[1]}"
+        f"{count} not finite at {result.rate(method):g}"
         for result in (chosen, further)
         if (count := result.failed(method))
     ]
@@ -117,5 +108,5 @@ def _verdict(chosen: Result, further: Result) -> str:
     gap = paired(at.values(own, metric, "validation"), there.values(rival, metric, "validation"))
     return (
         f"With loss, rate and epoch chosen on validation rows: {own} at {at.setting(own)} less {rival} at "
-        f"{there.setting(rival)}, {_interval(gap, metric)}: {claim_verdict(gap, metric)}."
+        f"{there.setting(rival)}, {difference_text(gap, metric)}: {claim_verdict(gap, metric)}."
     )

@@ -21,6 +21,7 @@ from .metrics import BINARY_METRICS, CLASS_METRICS
 from .origins import origin_words, other_nets_words, place_lines, places_words, records_of
 from .pictures import draw_differences, draw_epochs
 from .report_text import (
+    CHOSEN_BY,
     Column,
     cell_text,
     cell_title,
@@ -337,9 +338,6 @@ def _tries_words(final: Sequence[Result]) -> str:
     )
 
 
-_METRIC_WORDS = {"roc_auc": "AUC", "accuracy_linked": "accuracy after the link"}
-
-
 def _protocol_words(report: Report, final: Sequence[Result]) -> str:
     first = final[0]
     draws, by = len(first.experiment.draws), first.experiment.choose_by
@@ -348,7 +346,7 @@ def _protocol_words(report: Report, final: Sequence[Result]) -> str:
     largest = max(DATASETS[first.setup.dataset].lrs)
     rates = [records[0]["trial"]["lr"] for result in final for records in result.records.values()]
     return (
-        f"Learning rate and parameters of each loss were chosen by {_METRIC_WORDS[by]} on validation rows "
+        f"Learning rate and parameters of each loss were chosen by {CHOSEN_BY[by]} on validation rows "
         f"of the training images ({draws} {'draw' if draws == 1 else 'draws'} of the task, a seed of their "
         f"own). {_tries_words(final)} A share of every category validates "
         f"({validation_share(first.cell.task):.0%}); of the rare ones these are rows that the task leaves "

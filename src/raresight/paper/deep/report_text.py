@@ -16,11 +16,13 @@ from .results import Result, apart
 from .settings import parameter_words
 
 __all__ = [
+    "CHOSEN_BY",
     "Column",
     "apart_words",
     "cell_text",
     "cell_title",
     "claim_verdict",
+    "difference_text",
     "draws_words",
     "epochs_words",
     "length_words",
@@ -33,6 +35,10 @@ __all__ = [
 
 
 _EVERY = "every epoch"
+
+
+CHOSEN_BY = {"roc_auc": "AUC", "accuracy_linked": "accuracy after the link"}
+"""The metrics by which settings are chosen, in words."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +78,14 @@ def cell_text(result: Result, method: str, column: Column) -> str:
     if not column.is_compared or method == REFERENCE:
         return text
     gap = result.difference(method, REFERENCE, column.metric, column.when)
-    shown, low, high = (number(column.metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
-    mark = "**" if gap.low > 0 or gap.high < 0 else ""
-    return f"{text} ({mark}{shown}{mark} [{low}, {high}]{draws_words(gap, column.metric)})"
+    return f"{text} ({difference_text(gap, column.metric)})"
+
+
+def difference_text(gap: Estimate, metric: str, *, bold: bool = True) -> str:
+    """A difference with its interval, bold where that leaves out zero."""
+    shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
+    mark = "**" if bold and (gap.low > 0 or gap.high < 0) else ""
+    return f"{mark}{shown}{mark} [{low}, {high}]{draws_words(gap, metric)}"
 
 
 def draws_words(gap: Estimate, metric: str) -> str:

@@ -67,6 +67,10 @@ class Result:
         trial = Trial.from_dict(self.records[method][0]["trial"])
         return f"{trial.setting} lr={trial.lr:g}".strip()
 
+    def rate(self, method: str) -> float:
+        """The learning rate."""
+        return float(self.records[method][0]["trial"]["lr"])
+
     def failed(self, method: str) -> int:
         """Trainings of a method that ended early because they were not finite."""
         return sum(record["frozen"] is not None for record in self.records[method])

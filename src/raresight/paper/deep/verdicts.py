@@ -12,7 +12,7 @@ from .estimates import Estimate
 from .experiments import Cell
 from .methods import REFERENCE
 from .metrics import BINARY_METRICS, CLASS_METRICS
-from .report_text import cell_title, claim_verdict, draws_words, number, settings_name
+from .report_text import cell_title, claim_verdict, difference_text, number, settings_name
 from .results import Result
 
 __all__ = ["in_short", "verdicts"]
@@ -152,10 +152,9 @@ def _cells(result: Result, metric: str, when: str, epoch: str) -> list[str]:
 
 
 def _difference(gap: Estimate, metric: str) -> str:
-    shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
     words = {"held": " **better**", "the opposite": " **worse**"}
     verdict = words.get(claim_verdict(gap, metric).split(",")[0], "")
-    return f"{shown} [{low}, {high}]{draws_words(gap, metric)}{verdict}"
+    return f"{difference_text(gap, metric, bold=False)}{verdict}"
 
 
 def _growth(results: Sequence[Result], metric: str) -> list[str]:
