@@ -87,18 +87,6 @@ def encode_known(labels: Array, classes: Array, name: str) -> Array:
     return np.asarray(codes)
 
 
-def place_of(label: Any, classes: Array, name: str) -> int:
-    """Where a label stands among the classes; another one is an error.
-
-    >>> place_of("fraud", np.array(["fraud", "ok"]), "pos_label")
-    0
-    """
-    known = classes.tolist()
-    if label not in known:
-        raise ValueError(f"{name} is {label!r}, but the labels are {known}")
-    return int(known.index(label))
-
-
 def shares_of(codes: Array, weights: Array | None, classes: Array) -> Array:
     """The weighted share of each class.
 

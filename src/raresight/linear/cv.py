@@ -13,10 +13,9 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..common.class_weights import class_weights
-from ..common.labels import place_of
 from ..common.tables import known_table
 from ..losses import Loss
-from ..metrics.scorers import scorer
+from ..metrics.scorers import place_of, scorer
 from .estimator import LinearClassifier
 from .labels import encode_labels
 from .path import fit_path

@@ -78,6 +78,18 @@ def labelled_metric(
     return known.function(y_true, y_score, sample_weight=sample_weight, **params)
 
 
+def place_of(label: Any, classes: NDArray[Any], name: str) -> int:
+    """Where a label stands among the classes; another one is an error.
+
+    >>> place_of("fraud", np.array(["fraud", "ok"]), "pos_label")
+    0
+    """
+    known = classes.tolist()
+    if label not in known:
+        raise ValueError(f"{name} is {label!r}, but the labels are {known}")
+    return int(known.index(label))
+
+
 def is_positive(y_true: Any, pos_label: Any = None) -> NDArray[Any]:
     """Which rows are of the positive class: `pos_label`, or the second of the sorted labels."""
     labels = to_numpy(y_true, "y_true")

@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
 
-from raresight.common.labels import place_of
+from raresight.metrics.scorers import place_of
 from raresight.metrics.threshold import threshold_at_fpr
 
 Floats = NDArray[np.float64]
