@@ -182,7 +182,7 @@ def shown(row):
             "several_classes",
             "table4",
             (("accuracy_linked", "validation"), ("accuracy_linked", "last"), ("accuracy", "test")),
-            (("exponential", "0.01"), ("step", "0.01"), ("exponential", "0.1")),
+            (("exponential", "0.01"), ("step", "0.01"), ("exponential", "0.1"), ("step", "0.1")),
         ),
     ],
 )
@@ -199,6 +199,21 @@ def test_the_tables_of_chosen_rates_at_full_length_are_of_the_numbers(page, name
         for method in methods:
             row = [shown(found[(method, task, rho, *column)]) for column in columns]
             assert f"\n| {' | '.join([method, *row])} |" in table
+
+
+def test_what_a_larger_rate_gives_is_that_of_the_page():
+    """Three times the largest rate: the table, and what is left of TBL's lead, in the docs as on the page."""
+    page = (ROOT / "results" / "table2-cifar10.md").read_text(encoding="utf-8")
+    _, part = page.split("#### One rate beyond those that were chosen from\n")
+    part = part.split("####")[0]
+    table = "\n".join(line for line in part.splitlines() if line.startswith("|"))
+    assert table.count("\n") == 6
+    assert table in (ROOT / "docs/results/images.md").read_text(encoding="utf-8")
+    lead = re.search(r"less CE at lr=0.06, ([-+.\d]+) \[([-+.\d]+), ([-+.\d]+)\]", part)
+    assert lead is not None
+    mean, low, high = map(float, lead.groups())
+    assert f"{mean:.1f} [{low:.1f}, {high:+.1f}]" in words(ROOT / "docs/results/images.md")
+    assert f"{mean:.1f} [{low:.1f}, {high:.1f}]" in words(SUMMARY)
 
 
 def test_the_counts_of_c_are_those_of_the_table():
