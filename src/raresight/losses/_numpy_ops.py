@@ -134,11 +134,21 @@ class NumpyOps:
         return np.asarray(numbers, dtype=f.dtype).reshape(shape)
 
     @staticmethod
-    def one_hot(y: Array, f: Array, axis: int) -> Array:
-        """Boolean mask of `f`'s shape, true at each label."""
-        shape = [1] * f.ndim
-        shape[axis] = f.shape[axis]
-        return np.expand_dims(y, axis) == np.arange(f.shape[axis]).reshape(shape)
+    def number_at_label(numbers: tuple[float, ...], y: Array, f: Array, axis: int) -> Array:
+        """The number of each label's class; the class axis is kept, with one entry."""
+        return np.expand_dims(np.asarray(numbers, dtype=f.dtype)[_places(y)], axis)
+
+    @staticmethod
+    def at_label(a: Array, y: Array, axis: int) -> Array:
+        """The entry at each label; the class axis is kept, with one entry."""
+        return np.take_along_axis(a, np.expand_dims(_places(y), axis), axis)
+
+    @staticmethod
+    def with_label(a: Array, y: Array, value: Array | float, axis: int) -> Array:
+        """A copy of `a` with `value` at each label."""
+        changed = a.copy()
+        np.put_along_axis(changed, np.expand_dims(_places(y), axis), value, axis)
+        return changed
 
     @staticmethod
     def sum(a: Array, axis: int) -> Array:
@@ -164,3 +174,8 @@ class NumpyOps:
     def diagonal_matrix(v: Array) -> Array:
         """Diagonal matrices from the last axis of `v`."""
         return v[..., :, None] * np.eye(v.shape[-1], dtype=v.dtype)
+
+
+def _places(y: Array) -> Array:
+    """Labels as an index: bools would be a mask."""
+    return y.astype(np.intp, copy=False)

@@ -156,12 +156,23 @@ class TorchOps:
             return torch.tensor(numbers, dtype=f.dtype, device=f.device).reshape(shape)
         return _constant(numbers, f.dtype, f.device).reshape(shape)
 
+    @classmethod
+    def number_at_label(cls, numbers: tuple[float, ...], y: Array, f: Array, axis: int) -> Array:
+        if torch.compiler.is_compiling():
+            return cls.sum(torch.where(_one_hot(y, f, axis), cls.per_class(numbers, f, axis), 0.0), axis)
+        return _constant(numbers, f.dtype, f.device)[y.long()].unsqueeze(axis)
+
+    @classmethod
+    def at_label(cls, a: Array, y: Array, axis: int) -> Array:
+        if torch.compiler.is_compiling():
+            return cls.sum(torch.where(_one_hot(y, a, axis), a, 0.0), axis)
+        return torch.gather(a, axis, y.long().unsqueeze(axis))
+
     @staticmethod
-    def one_hot(y: Array, f: Array, axis: int) -> Array:
-        shape = [1] * f.ndim
-        shape[axis] = f.shape[axis]
-        classes = torch.arange(f.shape[axis], device=f.device).reshape(shape)
-        return y.unsqueeze(axis) == classes
+    def with_label(a: Array, y: Array, value: Array | float, axis: int) -> Array:
+        if torch.compiler.is_compiling():
+            return torch.where(_one_hot(y, a, axis), value, a)
+        return torch.scatter(a, axis, y.long().unsqueeze(axis), value)
 
     @staticmethod
     def sum(a: Array, axis: int) -> Array:
@@ -186,6 +197,14 @@ class TorchOps:
     @staticmethod
     def diagonal_matrix(v: Array) -> Array:
         return torch.diag_embed(v)
+
+
+def _one_hot(y: torch.Tensor, f: torch.Tensor, axis: int) -> torch.Tensor:
+    """Mask of `f`'s shape, true at each label: compiled, it costs no pass, and no label is out of range."""
+    shape = [1] * f.ndim
+    shape[axis] = f.shape[axis]
+    classes = torch.arange(f.shape[axis], device=f.device).reshape(shape)
+    return y.unsqueeze(axis) == classes
 
 
 @lru_cache(maxsize=256)

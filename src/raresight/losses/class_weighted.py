@@ -92,17 +92,17 @@ class ClassWeighted(ComposedLoss):
 
     def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
         axis = ops.class_axis(f)
-        weight = self._weight_of(ops, f, y, axis)
+        weight = ops.number_at_label(self.weights, y, f, axis)
         value, *rest = self.base._class_terms(ops, f, y, order)
         return (ops.finite(ops.squeeze(weight, axis) * value), *(ops.finite(weight * term) for term in rest))
 
     def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
         axis = ops.class_axis(f)
-        weight = ops.move_axis(self._weight_of(ops, f, y, axis), axis, -1)[..., None]
+        weight = ops.move_axis(ops.number_at_label(self.weights, y, f, axis), axis, -1)[..., None]
         return ops.finite(weight * self.base._class_hessian(ops, f, y))
 
     def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
-        weight = self._weight_of(ops, f, y, ops.class_axis(f))
+        weight = ops.number_at_label(self.weights, y, f, ops.class_axis(f))
         return ops.finite(weight * self.base._class_curve(ops, f, y, u))
 
     def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
@@ -117,7 +117,3 @@ class ClassWeighted(ComposedLoss):
         axis = ops.class_axis(f)
         log_weights = ops.per_class(tuple(map(math.log, self.weights)), f, axis)
         return log_normalise(ops, self.base._class_log_posterior(ops, f) - log_weights, axis)
-
-    def _weight_of(self, ops: Ops, f: Array, y: Array, axis: int) -> Array:
-        weights = ops.per_class(self.weights, f, axis)
-        return ops.sum(ops.where(ops.one_hot(y, f, axis), weights, 0.0), axis)

@@ -92,43 +92,47 @@ class MarginLoss(Loss):
 
     def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
         axis = ops.class_axis(f)
-        label = ops.one_hot(y, f, axis)
-        margin, others = class_margin(ops, self._map_logits(ops, f, label, axis), label, axis)
+        margin, others = self._margin(ops, f, y, axis)
         phi = self._phi(ops, margin, order)
         terms = [ops.squeeze(phi[0], axis)]
         scales = self._class_scales(ops, f, axis)
         if order >= 1:
-            terms.append(ops.where(label, phi[1], -phi[1] * others) * scales)
+            slopes = ops.with_label(-phi[1] * others, y, phi[1], axis)
+            terms.append(slopes if scales is None else slopes * scales)
         if order >= 2:
             rest = phi[2] * others * others - phi[1] * others * (1 - others)
-            terms.append(ops.finite(ops.where(label, phi[2], rest) * scales * scales))
+            bends = ops.with_label(rest, y, phi[2], axis)
+            terms.append(ops.finite(bends if scales is None else bends * scales * scales))
         return tuple(terms)
 
     def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
         axis = ops.class_axis(f)
-        label = ops.one_hot(y, f, axis)
-        margin, others = class_margin(ops, self._map_logits(ops, f, label, axis), label, axis)
+        margin, others = self._margin(ops, f, y, axis)
         _, first, second = self._phi(ops, margin, 2)
         first, second = (ops.move_axis(a, axis, -1)[..., None] for a in (first, second))
+        v = ops.move_axis(ops.with_label(-others, y, 1.0, axis), axis, -1)
         w = ops.move_axis(others, axis, -1)
-        v = ops.where(ops.move_axis(label, axis, -1), 1.0, -w)
-        scales = self._class_scales(ops, f, axis)
-        if self._class_map() is not None:
-            scales = ops.move_axis(scales, axis, -1)
-            scales = scales[..., :, None] * scales[..., None, :]
         bend = ops.diagonal_matrix(w) - w[..., :, None] * w[..., None, :]
-        return ops.finite((second * (v[..., :, None] * v[..., None, :]) - first * bend) * scales)
+        curved = second * (v[..., :, None] * v[..., None, :]) - first * bend
+        scales = self._class_scales(ops, f, axis)
+        if scales is None:
+            return ops.finite(curved)
+        scales = ops.move_axis(scales, axis, -1)
+        return ops.finite(curved * (scales[..., :, None] * scales[..., None, :]))
 
     def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
         """With a_k = shares_k phi'(m_k)/(1 - p_k): dl/df_j = shares_j phi'(m_j) - p_j (sum a - a_j)."""
         axis = ops.class_axis(f)
-        margins = all_class_margins(ops, self._map_logits(ops, f, None, axis), axis)
+        margins = all_class_margins(ops, self._map_logits(ops, f, axis), axis)
         mapping = self._class_map()
         own = margins if mapping is None else margins - ops.per_class(mapping.margins, f, axis)
         value, slope = self._phi(ops, own, 1)
         ratio = self._spill_ratio(ops, margins, own, shares)[0]
         spill = ops.sigmoid(margins) * ops.finite(sum_of_others(ops, ratio, axis))
-        gradient = ops.finite(ops.finite(shares * slope) - spill) * self._class_scales(ops, f, axis)
+        gradient = ops.finite(ops.finite(shares * slope) - spill)
+        scales = self._class_scales(ops, f, axis)
+        if scales is not None:
+            gradient = gradient * scales
         return ops.finite(ops.squeeze(ops.sum(shares * value, axis), axis)), ops.finite(gradient)
 
     def _spill_ratio(self, ops: Ops, margins: Array, own: Array, shares: Array) -> tuple[Array, Array]:
@@ -141,12 +145,12 @@ class MarginLoss(Loss):
 
     def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
         axis = ops.class_axis(f)
-        label = ops.one_hot(y, f, axis)
-        margin, w = class_margin(ops, self._map_logits(ops, f, label, axis), label, axis)
+        margin, w = self._margin(ops, f, y, axis)
         _, first, second = self._phi(ops, margin, 2)
         scales = self._class_scales(ops, f, axis)
+        scales = 1.0 if scales is None else scales
         u = u * scales
-        v = ops.where(label, 1.0, -w)
+        v = ops.with_label(-w, y, 1.0, axis)
         along_v, along_w = ops.sum(v * u, axis), ops.sum(w * u, axis)
         return ops.finite((second * v * along_v - first * w * (u - along_w)) * scales)
 
@@ -157,8 +161,9 @@ class MarginLoss(Loss):
         """
         axis = ops.class_axis(f)
         scales = self._class_scales(ops, f, axis)
+        scales = 1.0 if scales is None else scales
         u = u * scales
-        g = self._map_logits(ops, f, None, axis)
+        g = self._map_logits(ops, f, axis)
         margins = all_class_margins(ops, g, axis)
         mapping = self._class_map()
         own = margins if mapping is None else margins - ops.per_class(mapping.margins, f, axis)
@@ -174,7 +179,7 @@ class MarginLoss(Loss):
     def _class_log_posterior(self, ops: Ops, f: Array) -> Array:
         """eta_k is proportional to p_k (1 - p_k) / -phi'(m_k - margin_k), p = softmax(g)."""
         axis = ops.class_axis(f)
-        margins = all_class_margins(ops, self._map_logits(ops, f, None, axis), axis)
+        margins = all_class_margins(ops, self._map_logits(ops, f, axis), axis)
         return log_normalise(ops, self._log_weight(ops, margins, axis)[0], axis)
 
     def _log_weight(self, ops: Ops, margins: Array, axis: int) -> tuple[Array, Array]:
@@ -185,19 +190,25 @@ class MarginLoss(Loss):
         weight = ops.finite(-ops.softplus(margins) - ops.softplus(-margins) - ops.finite(log_slope))
         return weight, ops.sigmoid(-margins) - ops.sigmoid(margins) - derivative
 
-    def _map_logits(self, ops: Ops, f: Array, label: Array | None, axis: int) -> Array:
+    def _map_logits(self, ops: Ops, f: Array, axis: int) -> Array:
         f = ops.finite(f)  # two infinite logits have no difference
         mapping = self._class_map()
         if mapping is None:
             return f
-        g = ops.per_class(mapping.scales, f, axis) * f + ops.per_class(mapping.shifts, f, axis)
-        if label is not None:
-            g = ops.where(label, g - ops.per_class(mapping.margins, f, axis), g)
-        return ops.finite(g)
+        return ops.finite(ops.per_class(mapping.scales, f, axis) * f + ops.per_class(mapping.shifts, f, axis))
 
-    def _class_scales(self, ops: Ops, f: Array, axis: int) -> Array:
+    def _margin(self, ops: Ops, f: Array, y: Array, axis: int) -> tuple[Array, Array]:
+        """The label's margin after the map of logits, and the softmax of the others."""
+        g = self._map_logits(ops, f, axis)
+        own = ops.at_label(g, y, axis)
         mapping = self._class_map()
-        return 1.0 if mapping is None else ops.per_class(mapping.scales, f, axis)
+        if mapping is not None:
+            own = ops.finite(own - ops.number_at_label(mapping.margins, y, f, axis))
+        return class_margin(ops, own, ops.with_label(g, y, -float("inf"), axis), axis)
+
+    def _class_scales(self, ops: Ops, f: Array, axis: int) -> Array | None:
+        mapping = self._class_map()
+        return None if mapping is None else ops.per_class(mapping.scales, f, axis)
 
 
 def _chain(phi: tuple[Array, ...], scale: Array) -> tuple[Array, ...]:
@@ -209,13 +220,14 @@ def _chain(phi: tuple[Array, ...], scale: Array) -> tuple[Array, ...]:
     return phi[0], scale * phi[1], scale * scale * phi[2]
 
 
-def class_margin(ops: Ops, g: Array, label: Array, axis: int) -> tuple[Array, Array]:
-    """m = g_y - logsumexp of the others, and the softmax of the others (0 at the label)."""
-    others = ops.where(label, -float("inf"), g)
+def class_margin(ops: Ops, own: Array, others: Array, axis: int) -> tuple[Array, Array]:
+    """m = g_y - logsumexp of the others, and the softmax of the others (0 at the label).
+
+    `own` is g_y, and `others` are the logits with -inf at the label.
+    """
     largest = ops.max(others, axis)
     relative = ops.exp(others - largest)
     total = ops.sum(relative, axis)
-    own = ops.sum(ops.where(label, g, 0.0), axis)
     return ops.finite(own - largest - ops.log(total)), relative / total
 
 

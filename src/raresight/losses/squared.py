@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ._arrays import Array, Ops
-from .margin import MarginLoss, class_margin, log_normalise
+from .margin import MarginLoss, log_normalise
 
 __all__ = ["Squared"]
 
@@ -55,29 +55,27 @@ class Squared(MarginLoss):
 
     def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
         axis = ops.class_axis(f)
-        label = ops.one_hot(y, f, axis)
-        margin, w = class_margin(ops, ops.finite(f), label, axis)
+        margin, w = self._margin(ops, f, y, axis)
         phi = self._phi(ops, margin, order)
         spread = ops.sum(w * w, axis)
         factor = (1 + spread) / 2
         terms = [ops.squeeze(phi[0] * factor, axis)]
         tilt = 2 * w * (w - spread)  # dS/df, zero at the label
         if order >= 1:
-            terms.append(ops.where(label, phi[1], -phi[1] * w) * factor + phi[0] * tilt / 2)
+            terms.append(ops.with_label(-phi[1] * w, y, phi[1], axis) * factor + phi[0] * tilt / 2)
         if order >= 2:
             bend = 2 * w * (2 * w - spread) - 2 * w * w * (4 * w - 3 * spread)  # d2S/df_j2
             rest = phi[2] * w * w - phi[1] * w * (1 - w)
-            own = ops.where(label, phi[2], rest) * factor
+            own = ops.with_label(rest, y, phi[2], axis) * factor
             terms.append(own - phi[1] * w * tilt + phi[0] * bend / 2)
         return tuple(terms)
 
     def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
         axis = ops.class_axis(f)
-        label = ops.one_hot(y, f, axis)
-        margin, others = class_margin(ops, ops.finite(f), label, axis)
+        margin, others = self._margin(ops, f, y, axis)
         value, first, second = (ops.move_axis(t, axis, -1)[..., None] for t in self._phi(ops, margin, 2))
+        v = ops.move_axis(ops.with_label(-others, y, 1.0, axis), axis, -1)
         w = ops.move_axis(others, axis, -1)
-        v = ops.where(ops.move_axis(label, axis, -1), 1.0, -w)
         spread = ops.sum(w * w, -1)
         tilt = 2 * w * (w - spread)
         square = w[..., :, None] * w[..., None, :]
@@ -89,10 +87,9 @@ class Squared(MarginLoss):
 
     def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
         axis = ops.class_axis(f)
-        label = ops.one_hot(y, f, axis)
-        margin, w = class_margin(ops, ops.finite(f), label, axis)
+        margin, w = self._margin(ops, f, y, axis)
         value, first, second = self._phi(ops, margin, 2)
-        v = ops.where(label, 1.0, -w)
+        v = ops.with_label(-w, y, 1.0, axis)
         spread = ops.sum(w * w, axis)
         tilt = 2 * w * (w - spread)
         along_v, along_w, along_tilt, along_square = (ops.sum(t * u, axis) for t in (v, w, tilt, w * w))

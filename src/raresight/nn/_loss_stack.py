@@ -140,7 +140,8 @@ def _class_terms(
     label = y.unsqueeze(-1) == torch.arange(classes, device=f.device)
     g = scales * TorchOps.finite(f) + shifts
     g = TorchOps.finite(torch.where(label, g - margins, g))
-    margin, others = class_margin(TorchOps, g, label, -1)
+    own = torch.where(label, g, 0.0).sum(-1, keepdim=True)
+    margin, others = class_margin(TorchOps, own, torch.where(label, -float("inf"), g), -1)
     value, slope = phi(kind, shape, margin)
     gradient = torch.where(label, -slope, slope * others)
     if kind == Kind.SQUARED:
