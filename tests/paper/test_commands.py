@@ -138,10 +138,17 @@ def test_work_goes_on_where_nobody_hears_of_it(is_terminal, monkeypatch, tmp_pat
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("table2", "interrupted: what was finished is kept, and the same command goes on\n"),
+        (
+            "table2",
+            "interrupted: what was finished is kept, of nets under way what they were about a minute ago or "
+            "an epoch before, and the same command goes on\n",
+        ),
         ("figure2", "interrupted: figure2 begins anew when it is called again\n"),
         ("all", "interrupted: table1 begins anew when it is called again\n"),
-        ("fraud", "interrupted: splits that nets have finished are kept, fits of other families are not\n"),
+        (
+            "fraud",
+            "interrupted: families and splits that were finished are kept, and the same command goes on\n",
+        ),
     ],
 )
 def test_ctrl_c_is_one_line(monkeypatch, tmp_path, name, said):

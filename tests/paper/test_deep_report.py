@@ -14,7 +14,7 @@ from deep_journals import SHORT, one, rows_of, write_journal
 from deep_records import LUCK, record
 from raresight.paper import reproduce
 from raresight.paper.command import UnfinishedError
-from raresight.paper.deep.claims import beats_every_rival, gain_grows, rivals_do_not_improve
+from raresight.paper.deep.claims import WITHOUT_CE, beats_every_rival, gain_grows, rivals_do_not_improve
 from raresight.paper.deep.estimates import estimate, paired, standard_errors_apart
 from raresight.paper.deep.experiments import EXPERIMENTS, ablation_trials, cell_trials
 from raresight.paper.deep.journal import add_records, journal_path
@@ -184,7 +184,9 @@ def test_claims_are_judged_by_their_intervals(tmp_path):
     assert (
         "CE: TBL +0.030 [+0.030, +0.030]: the opposite" in beats_every_rival(results, "brier_linked", "B")[0]
     )
-    assert "VS +1.00" in rivals_do_not_improve(results, "roc_auc", "AUC")[0]
+    no_gain = rivals_do_not_improve(results, "roc_auc", "AUC")[0]
+    assert "VS +1.00" in no_gain
+    assert no_gain.endswith(": the opposite.")
     assert "TBL+LA's gain" in (grows := gain_grows(results, "roc_auc", "AUC"))[1]
     assert grows[1].endswith("cannot be told.")
     lower = dict(finished)
@@ -688,3 +690,42 @@ def test_the_overview_of_nothing_is_refused(tmp_path):
         reproduce("overview", tmp_path, size="full")
     with pytest.raises(ValueError, match="overview takes no seed"):
         reproduce("overview", tmp_path, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        # The same training after training, so that intervals have no width.
+        ({}, "cannot be told, Focal+LA may have up to +0.00."),
+        (dict.fromkeys(WITHOUT_CE, (-0.02, -0.02, -0.02)), "held."),
+        # One that is worse says nothing of the others.
+        ({"VS": (-0.02, -0.02, -0.02)}, "cannot be told, Focal+LA may have up to +0.00."),
+        ({"VS": (0.01, 0.01, 0.01), "Poly+LA": (-0.1, 0.0, 0.1)}, "the opposite."),
+        ({"LDAM-DRW": (-0.06, 0.0, 0.06)}, "cannot be told, LDAM-DRW may have up to +6.80."),
+    ],
+)
+def test_no_gain_is_not_shown_by_wide_intervals(tmp_path, gains, verdict):
+    finished = dict(write_journal(tmp_path, "table2"))
+    for key, found in finished.items():
+        trial = found["trial"]
+        if trial["role"] != "final" or trial["method"] not in WITHOUT_CE:
+            continue
+        more = gains.get(trial["method"], (0.0, 0.0, 0.0))[trial["seed"]]
+        finished[key] = {**found, "curve": {**found["curve"], "test_roc_auc": [0.7 + more] * 2}}
+    for key, found in finished.items():
+        if found["trial"]["role"] == "final" and found["trial"]["method"] == "CE+LA":
+            finished[key] = {**found, "curve": {**found["curve"], "test_roc_auc": [0.7] * 2}}
+    results = find_results(EXPERIMENTS["table2"], SHORT, finished, "final")
+    assert rivals_do_not_improve(results, "roc_auc", "AUC")[0].endswith(f": {verdict}")
+
+
+def test_without_pytorch_the_extra_is_named(tmp_path):
+    script = (
+        "import sys\nsys.modules['torch'] = None\n"
+        "from raresight.cli import main\n"
+        f"sys.argv = ['raresight', 'paper', 'table2', '--data', '.', '--out', {str(tmp_path)!r}]\n"
+        "main()"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.returncode == 1, run.stderr
+    assert "needs PyTorch: pip install 'raresight[torch]'" in " ".join(run.stderr.split())

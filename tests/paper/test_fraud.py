@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -19,6 +20,7 @@ from raresight import __version__
 from raresight.data import read_card_fraud, sample_path
 from raresight.paper import reproduce
 from raresight.paper.fraud_about import read_about
+from raresight.paper.fraud_fits import UNFINISHED_FITS
 from raresight.paper.fraud_measures import METRICS, summarised
 from raresight.paper.fraud_methods import METHODS, SETTINGS, booster, prior_shift, run_method, undersampled
 from raresight.paper.fraud_report import read_results, table_text
@@ -346,3 +348,77 @@ except OSError as error:
     assert run.stdout.strip() == str(tmp_path / "some.csv"), run.stderr
     assert (tmp_path / "some.csv").read_text() == "a\n1\n"
     assert [path.name for path in tmp_path.iterdir()] == ["some.csv"]
+
+
+def test_killed_it_goes_on_to_the_same_result(results, table, tmp_path):
+    script = f"""
+from pathlib import Path
+from raresight.paper import reproduce
+def tell(message):
+    print(message, flush=True)
+reproduce("fraud", Path({str(tmp_path)!r}), 0, tell, data=Path({str(table)!r}), families=["linear"],
+          methods=["cross entropy", "TBL", "undersampling"], repeats=2, jobs=1)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
+        for line in run.stdout:
+            if line.startswith("8 of 27"):
+                run.kill()
+                break
+        run.wait()
+    assert run.returncode == -signal.SIGKILL
+    assert not (tmp_path / "fraud.csv").exists()
+    assert (tmp_path / UNFINISHED_FITS).exists()
+    told = []
+    shown = {"data": table, "families": ["linear"], "repeats": 2, "jobs": 1}
+    methods = ["cross entropy", "TBL", "undersampling"]
+    reproduce("fraud", tmp_path, 0, told.append, methods=methods, **shown)
+    assert told[0] == "6 of 27 fits are there from a run that was ended"
+    assert told[1].startswith("7 of 27: linear, cross entropy, random 0.2")
+    assert not (tmp_path / UNFINISHED_FITS).exists()
+    for name in ("fraud_splits.csv", "fraud.csv"):
+        before, after = (
+            [{column: value for column, value in row.items() if column != "seconds"} for row in read(path)]
+            for path in (results[0][0].parent / name, tmp_path / name)
+        )
+        assert before == after
+
+
+def test_fits_of_other_methods_are_not_gone_on_with(table, tmp_path):
+    def stop(message):
+        if message.startswith("3 of"):
+            raise KeyboardInterrupt
+
+    shown = {"data": table, "families": ["linear"], "repeats": 1, "jobs": 1}
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("fraud", tmp_path, 0, stop, methods=["undersampling"], **shown)
+    assert (tmp_path / UNFINISHED_FITS).exists()
+    told = []
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(
+            "fraud",
+            tmp_path,
+            1,
+            lambda text: told.append(text) or stop(text),
+            methods=["undersampling"],
+            **shown,
+        )
+    assert told[0].startswith("1 of 10: linear, cross entropy, random 0.0")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"families": ["linear", "tabnet"], "net_seeds": 0}, "seeds must be at least 1, not 0"),
+        ({"families": ["linear", "deep"], "net_epochs": 0}, "epochs must be at least 1, not 0"),
+        ({"families": ["linear", "deep"], "device": "nowhere"}, "device"),
+        ({"families": ["linear"], "net_seeds": 2}, "--net-seeds is of the nets, not of linear"),
+        ({"net_epochs": 0}, "--net-epochs is of the nets, not of linear: give --families deep, too"),
+        ({"families": ["linear"], "device": "cpu"}, "--device is of the nets"),
+    ],
+)
+def test_what_is_wrong_with_nets_is_said_before_other_fits(table, tmp_path, options, message):
+    told = []
+    with pytest.raises(ValueError, match=message):
+        reproduce("fraud", tmp_path / "new", 0, told.append, data=table, **options)
+    assert told == []
+    assert not (tmp_path / "new").exists()

@@ -288,7 +288,7 @@ def test_minutes_stop_the_nets(journal, table, tmp_path):
     run = CliRunner().invoke(app, words)
     assert run.exit_code == 3
     assert "out of time" in run.output
-    assert "has no result of tabnet" in run.output
+    assert "no split of tabnet was finished; --minutes must be enough for one" in run.output
 
 
 def test_the_plan_counts_what_the_journal_has(journal, table, tmp_path, capsys):
@@ -320,6 +320,34 @@ def test_what_would_not_end_in_time_is_not_begun(journal, table, tmp_path, monke
     )  # fmt: skip
     assert left == 4
     assert told[-1].startswith("tabnet, random 0.1: not begun, ")
+
+
+def test_a_family_that_is_too_slow_leaves_the_time_to_another(journal, table, tmp_path, monkeypatch):
+    """Else a time that is too short for the first would never bring anything, however often it is called."""
+    (first, *_), told = lines_of(journal), []
+    setups = [NetSetup("tabm", seeds=1, epochs=2), NetSetup("tabnet", seeds=1, epochs=2)]
+    seconds = {"tabm": 300.0, "tabnet": 40.0}
+    monkeypatch.setattr(fraud_nets, "planned_seconds", lambda setup, *_: seconds[setup.net])
+
+    def trained(cell, table, rows, about, seed, *_):
+        return {**first, "fit": fraud_nets._fit_of(cell, about, seed)}
+
+    monkeypatch.setattr(fraud_nets, "_trained", trained)
+    left = train_cells(
+        read_card_fraud(table), tmp_path / "deep" / "fraud.jsonl.gz", setups,
+        repeats=1, device="cpu", minutes=2, tell=told.append,
+    )  # fmt: skip
+    assert left == 5
+    assert [line for line in told if "not begun" in line] == [told[0]]
+    assert told[0].startswith("tabm, random 0.0: not begun, 1")
+    lines = lines_of(tmp_path / "deep" / "fraud.jsonl.gz")
+    assert [line["fit"]["family"] for line in lines] == 5 * ["tabnet"]
+    # What there is of the other is shown, though time ran out.
+    reproduce(
+        "fraud", tmp_path, data=table, families=["deep"], repeats=1, net_seeds=1, net_epochs=2,
+        device="cpu", minutes=2,
+    )  # fmt: skip
+    assert {row["family"] for row in read(tmp_path / "fraud.csv")} == {"tabnet"}
 
 
 def test_an_epoch_that_would_end_too_late_is_not_begun(table, tmp_path, monkeypatch):

@@ -35,12 +35,15 @@ def tell(message: str) -> None:
 
 
 def interrupted_words(name: str = "nets", *, keeps: bool = True) -> str:
-    """What a Ctrl-C leaves of a part of the paper, if anything: of fraud nets alone have a journal."""
+    """What a Ctrl-C leaves of a part of the paper, if anything."""
     if not keeps:
         return f"interrupted: {name} begins anew when it is called again"
     if name == "fraud":
-        return "interrupted: splits that nets have finished are kept, fits of other families are not"
-    return "interrupted: what was finished is kept, and the same command goes on"
+        return "interrupted: families and splits that were finished are kept, and the same command goes on"
+    return (
+        "interrupted: what was finished is kept, of nets under way what they were about a minute ago or an "
+        "epoch before, and the same command goes on"
+    )
 
 
 def check_minutes(minutes: float | None, name: str = "minutes") -> None:

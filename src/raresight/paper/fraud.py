@@ -7,25 +7,24 @@ cross-validation, or for the deep families (`deep` stands for TabNet and TabM) b
 Differences to cross entropy are paired: both methods score the same rows.
 
 What is not asked for keeps its place: its earlier results are read from the folder. These must be of the same
-table and seed.
+table and seed. A run that is killed goes on from the families and splits that it had finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from ..common.versions import versions_of
 from ..common.whole_files import write_together
-from ..data import CardFraud, read_card_fraud
+from ..data import read_card_fraud
 from .command import UnfinishedError
 from .fraud_about import ABOUT, about_of, about_text, check_same_run, read_about
-from .fraud_measures import EPOCHS, REFERENCE, Record, against, judged, summarised
-from .fraud_methods import DEEP_FAMILIES, FAMILIES, METHODS, Scores, families_of, run_method
-from .fraud_report import draw, in_order, made_with, read_results, table_text
-from .fraud_splits import REPEATS, Key, Rows, luck, split_keys, splits
+from .fraud_fits import UNFINISHED_FITS, fit_families
+from .fraud_measures import REFERENCE, Record, summarised
+from .fraud_methods import DEEP_FAMILIES, FAMILIES, METHODS, families_of
+from .fraud_report import draw, in_order, read_results, table_text
+from .fraud_splits import REPEATS, Key, split_keys, splits
 from .output import rows_text
 
 __all__ = ["run"]
@@ -88,6 +87,9 @@ def run(
     nets = [family for family in chosen if family in DEEP_FAMILIES]
     if minutes is not None and plain:
         raise ValueError(f"minutes are of the nets, not of {plain[0]}: give --families deep, or no --minutes")
+    # All that can be wrong with the nets is said before the fits of other families, which may take an hour.
+    where = None if results_only else device
+    _check_of_nets(nets, plain, net_seeds=net_seeds, net_epochs=net_epochs, device=where)
     table = None if data is None else read_card_fraud(data)
     about = read_about(out) if table is None else about_of(table, seed)
     keys = split_keys(repeats)
@@ -107,7 +109,8 @@ def run(
     if table is not None and plain:
         # Before the fits, which are of no use where they cannot be written.
         out.mkdir(parents=True, exist_ok=True)
-        each, pairs = _fitted(table, plain, shown, splits(table, seed, repeats), seed, jobs, tell)
+        fits = splits(table, seed, repeats), about, out / UNFINISHED_FITS
+        each, pairs = fit_families(table, plain, shown, *fits, jobs, tell)
     rivals: dict[Path, str] = {}
     if nets:
         from .fraud_nets import JOURNAL, cells_of_others, finished_cells, net_setups, train_cells
@@ -119,12 +122,16 @@ def run(
             left = train_cells(
                 table, journal, setups, seed=seed, repeats=repeats, device=device, minutes=minutes, tell=tell
             )
-        try:
-            found = finished_cells(journal, setups, keys, about)
-        except ValueError as error:
-            if not left:
-                raise
-            raise UnfinishedError(f"out of time: {error}") from None
+        found = finished_cells(journal, setups, keys, about, all_families=not left)
+        if left and not found:
+            raise UnfinishedError(
+                f"out of time: no split of {' or '.join(nets)} was finished; --minutes must be enough for one"
+            )
+        if left:
+            # Of what time did not reach at all, the results that were there before stay.
+            nets = [net for net in nets if any(cell.setup.net == net for cell in found)]
+            replaced = {(f, m) for f, m in replaced if f not in DEEP_FAMILIES or f in nets}
+            kept = [row for row in at_hand if (row["family"], row["method"]) not in replaced]
         shown_before = {(row["family"], row["method"]) for row in at_hand}
         net_each, net_pairs = net_rows(
             found, {*shown_before, *((family, method) for family in nets for method in shown)}
@@ -147,7 +154,36 @@ def run(
             **rivals,
         }
     )
+    if plain:
+        (out / UNFINISHED_FITS).unlink(missing_ok=True)
     return [*results, source]
+
+
+def _check_of_nets(
+    nets: Sequence[str],
+    plain: Sequence[str],
+    *,
+    net_seeds: int | None,
+    net_epochs: int | None,
+    device: str | None,
+) -> None:
+    """An error where nets cannot be trained as asked for, or where there are none of which it is asked."""
+    if nets:
+        from ..deep.settings import device_for
+        from .fraud_nets import net_setups
+
+        net_setups(nets, net_seeds, net_epochs)
+        if device is not None:
+            device_for(device)
+        return
+    given = {
+        "--net-seeds": net_seeds,
+        "--net-epochs": net_epochs,
+        "--device": None if device == "auto" else device,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise ValueError(f"{option} is of the nets, not of {plain[0]}: give --families deep, too")
 
 
 def _check_at_hand(
@@ -173,62 +209,6 @@ def _check_same_splits(kept: Sequence[Record], families: Sequence[str], keys: Se
                 f"the results of {family} with {method} at hand are of {repeats} repetitions, which are not "
                 "those of this run: give the same --repeats, all methods, or another folder by --out"
             )
-
-
-def _fitted(
-    table: CardFraud,
-    families: Sequence[str],
-    methods: Sequence[str],
-    rows_of: dict[Key, Rows],
-    seed: int,
-    jobs: int | None,
-    tell: Callable[[str], None],
-) -> tuple[list[Record], list[Record]]:
-    """The metrics of every method on every split, and the differences to cross entropy."""
-    named: list[Record] = [
-        {"split": kind, "repeat": repeat, "fold": fold, "family": family, "method": method}
-        for kind, repeat, fold in rows_of
-        for family in families
-        for method in methods
-    ]
-    each: list[Record] = []
-    pairs: list[Record] = []
-    reference: Scores | None = None
-    for done, (name, found) in enumerate(zip(named, _fits(table, named, rows_of, seed, jobs), strict=True)):
-        tell(
-            f"{done + 1} of {len(named)}: {name['family']}, {name['method']}, {name['split']} "
-            f"{name['repeat']}.{name['fold']}"
-        )
-        y = table.y[rows_of[_key(name)][1]]
-        if name["method"] == REFERENCE:
-            reference = found
-        made = made_with(versions_of(["numpy", "scipy", "scikit-learn", name["family"]]))
-        no_net = dict.fromkeys(EPOCHS, "")
-        each.append({**name, **judged(y, found), "device": "CPU", "seeds": 1, **no_net, **made})
-        pairs += [{**name, **row} for row in against(y, found, reference or found)]
-    return each, pairs
-
-
-def _fits(
-    table: CardFraud,
-    named: Sequence[Record],
-    rows_of: dict[Key, Rows],
-    seed: int,
-    jobs: int | None,
-) -> Iterator[Scores]:
-    """The scores of every method on every split, in order, as they come."""
-    from joblib import Parallel, delayed
-
-    def task(name: Record) -> Any:
-        train, test = rows_of[_key(name)]
-        X, y = table.X[train], table.y[train]
-        fit = delayed(run_method)
-        return fit(name["family"], name["method"], X, y, table.X[test], luck(seed, _key(name)))
-
-    found: Iterator[Scores] = Parallel(jobs or -1, return_as="generator", pre_dispatch="2*n_jobs")(
-        task(name) for name in named
-    )
-    return found
 
 
 def _key(name: Record) -> Key:

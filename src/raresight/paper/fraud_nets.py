@@ -103,17 +103,24 @@ def net_setups(
 
 
 def finished_cells(
-    journal: Path, setups: Sequence[NetSetup], keys: Sequence[Key], about: About
+    journal: Path,
+    setups: Sequence[NetSetup],
+    keys: Sequence[Key],
+    about: About,
+    *,
+    all_families: bool = True,
 ) -> dict[Cell, Record]:
-    """The cells of these families and splits that the journal has; an error where a family has none."""
+    """The cells of these families and splits that the journal has.
+
+    An error where a family has none, unless `all_families` is false.
+    """
     found = _at_hand(_lines(journal), _cells(setups, keys), about.table, about.seed)
     absent = [setup for setup in setups if not any(cell.setup == setup for cell in found)]
-    if absent:
+    if absent and all_families:
         net, seeds, epochs = absent[0].net, absent[0].seeds, absent[0].epochs
         raise ValueError(
             f"{journal} has no result of {net} with {seeds} nets a setting and at most {epochs} epochs on "
-            f"this table with seed {about.seed}: train it, without --results-only and with --minutes enough "
-            "for a split"
+            f"this table with seed {about.seed}: train it, without --results-only"
         )
     return found
 
@@ -213,8 +220,9 @@ def train_cells(
         repeats: How often the stratified folds are drawn.
         device: "auto" is a GPU if there is one.
         minutes: No cell is begun that would not end before so many have passed; where it is not known how
-            long a cell takes, as long as the longest of this run is expected. One that is under way is given
-            up after the last epoch that ends in time. None for no limit.
+            long a cell takes, as long as the family's longest of this run is expected. One that is under way
+            is given up after the last epoch that ends in time. Then no more of its family are begun, but
+            those of a faster one. None for no limit.
         tell: Hears how far it is.
     """
     begun = time.monotonic()
@@ -225,13 +233,20 @@ def train_cells(
     done = _at_hand(_lines(journal), cells, about, seed)
     missing = [cell for cell in cells if cell not in done]
     known = list(done.values())
-    longest = 0.0
-    for place, cell in enumerate(missing):
+    longest: dict[NetSetup, float] = {}
+    too_slow: set[NetSetup] = set()
+    left_out = 0
+    for cell in missing:
+        if cell.setup in too_slow:
+            left_out += 1
+            continue
         needed = planned_seconds(cell.setup, device_name(where), known)
         left = end - time.monotonic()
-        if left <= (longest if needed is None else needed):
+        if left <= (longest.get(cell.setup, 0.0) if needed is None else needed):
             tell(f"{cell}: not begun, {max(left, 0.0):.0f} s are left")
-            return len(missing) - place
+            too_slow.add(cell.setup)
+            left_out += 1
+            continue
         need_writable(journal)
         title = f"{len(known) + 1} of {len(cells)}: {cell}"
         tell(title if needed is not None or where != "cpu" else f"{title}; {NO_GPU}")
@@ -239,14 +254,16 @@ def train_cells(
             record = _trained(cell, table, rows_of[cell.key], about, seed, where, end, title, tell)
         except _OutOfTimeError:
             tell(f"{title}: given up, out of time")
-            return len(missing) - place
+            too_slow.add(cell.setup)
+            left_out += 1
+            continue
         add_records(journal, [record])
         known.append(record)
-        longest = max(longest, record["seconds"])
+        longest[cell.setup] = max(longest.get(cell.setup, 0.0), record["seconds"])
         tell(f"{title}: {record['nets']} nets, {record['epochs']} epochs, {record['seconds']:.0f} s")
         # The graph of a stack holds its memory until it is collected.
         gc.collect()
-    return 0
+    return left_out
 
 
 def _trained(

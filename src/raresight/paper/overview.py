@@ -104,8 +104,7 @@ def markdown(found: dict[str, Found]) -> str:
     for report in REPORTS:
         chosen = found[report.experiment].of_role("final")
         for column in _short_columns(report) if chosen else ():
-            when = "" if "epoch" in column.title else ", last epoch"
-            lines += ["", f"### {report.title}, settings chosen on validation: {column.title}{when}", ""]
+            lines += ["", f"### {report.title}, settings chosen on validation: {column.full_title}", ""]
             lines += _table(chosen, partial(cell_text, column=column))
     return "\n".join(lines) + "\n"
 

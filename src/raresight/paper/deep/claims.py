@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from .estimates import LEVEL, Estimate
@@ -129,22 +129,43 @@ def _quantile(ends: Sequence[Estimate]) -> float:
 def rivals_do_not_improve(
     results: Sequence[Result], metric: str, title: str, when: str = "last"
 ) -> list[str]:
-    """Whether any rival is better than CE+LA, a line for each cell."""
+    """Whether any rival is better than CE+LA, a line for each cell.
+
+    It held where every rival is worse, and is the opposite where one is better. Else it cannot be told, and
+    the line says how large a gain the intervals leave open.
+    """
     lines = []
     for result in results:
-        found, verdict = [], "held"
-        for method in WITHOUT_CE:
-            gap = result.difference(method, REFERENCE, metric, when)
-            if gap.low > 0 or gap.high < 0 or gap.draws_differ:
-                found.append(f"{method} {number(metric, gap.mean, sign=True)}{draws_words(gap, metric)}")
-                if claim_verdict(gap, metric).startswith("held"):
-                    verdict = "the opposite"
-                elif gap.draws_differ and verdict == "held":
-                    verdict = "held on average, and it depends on the draw"
+        gaps = {method: result.difference(method, REFERENCE, metric, when) for method in WITHOUT_CE}
+        found = [
+            f"{method} {number(metric, gap.mean, sign=True)}{draws_words(gap, metric)}"
+            for method, gap in gaps.items()
+            if gap.low > 0 or gap.high < 0 or gap.draws_differ
+        ]
         text = " / ".join(found) if found else "none"
+        verdict = _no_gain_verdict(gaps, metric)
         lines.append(
             f"Rivals do not improve on {REFERENCE} in {title} ({_NAMES[result.role]}, {result.cell}, "
             f"{result.epochs} epochs); those whose interval leaves out zero, or whose draws differ: "
             f"{text}: {verdict}."
         )
     return lines
+
+
+def _no_gain_verdict(gaps: Mapping[str, Estimate], metric: str) -> str:
+    verdicts = [claim_verdict(gap, metric) for gap in gaps.values()]
+    depends = ", and it depends on the draw" if any(gap.draws_differ for gap in gaps.values()) else ""
+    if any(verdict.startswith("held") for verdict in verdicts):
+        return f"the opposite{depends}"
+    if all(verdict.startswith("the opposite") for verdict in verdicts):
+        return f"held{depends}"
+    # The end of each interval that is kindest to the rival; NaN and no interval at all leave everything open.
+    ends = {
+        method: gap.high if is_better(metric, 1.0, 0.0) else gap.low
+        for method, gap in gaps.items()
+        if gap.count and math.isfinite(gap.high)
+    }
+    if len(ends) < len(gaps):
+        return f"cannot be told{depends}"
+    largest = max(ends, key=lambda method: ends[method] if is_better(metric, 1.0, 0.0) else -ends[method])
+    return f"cannot be told, {largest} may have up to {number(metric, ends[largest], sign=True)}{depends}"

@@ -30,9 +30,9 @@ def digest(
     """
     has_draws = any(len(result.experiment.draws) > 1 for result in final)
     titles = (
-        *("task", "method", f"chosen on validation: {column.title}"),
+        *("task", "method", f"chosen on validation: {column.full_title}"),
         *(["the same, first draw alone"] if has_draws else []),
-        *(f"the paper's setting: {paper_column.title}", "the paper", "apart"),
+        *(f"the paper's setting: {paper_column.full_title}", "the paper", "apart"),
     )
     lines = [DIGEST_TITLE, "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for task, found in _by_task((*final, *paper)).items():

@@ -50,6 +50,11 @@ class Column:
     when: str = "last"
     is_compared: bool = False
 
+    @property
+    def full_title(self) -> str:
+        """The title with the epoch, which tables that have a column of the last one for each leave out."""
+        return self.title if "epoch" in self.title else f"{self.title}, last epoch"
+
 
 def printed_cells(printed: Printed | None, ours: Estimate, metric: str) -> list[str]:
     if printed is None:

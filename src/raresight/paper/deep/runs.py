@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from ...nn.checkpoint import OtherTrainingError, held_folder
 from ...nn.safe_files import need_safetensors, write_json
 from .experiments import Experiment, known_trials, missing_searches
@@ -169,6 +167,8 @@ def run_experiment(
 
 def _device(name: str | None) -> str:
     """The device of that name, or the best there is; an error where it is none."""
+    import torch
+
     if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     kind = name.split(":")[0]
