@@ -180,6 +180,8 @@ def test_an_experiment_is_trained_once(tmp_path):
     lines = gzip.decompress(before).splitlines(keepends=True)
     assert len(read_records(journal)) == len(lines) == 99
     assert [text.split(",")[0] for text in told if "trainings left" in text] == ["search", "final", "paper"]
+    # Once a run, before the first epoch, which may take longer than whoever forgot the GPU expects.
+    assert [place for place, text in enumerate(told) if text == runs.NO_GPU] == [1]
     assert not list((tmp_path / "unfinished").iterdir())
     again = runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options)
     assert (again.trained, again.left) == (0, 0)
