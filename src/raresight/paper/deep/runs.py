@@ -31,8 +31,8 @@ _MARGIN = 1.07
 _FIRST_START = 30.0
 _TRIALS = "trials.json"
 NO_GPU = (
-    "no GPU: an epoch of one ResNet-32 on CIFAR-10 takes minutes on a CPU, of a stack as many times that as it "
-    "has nets, and time is looked at after an epoch"
+    "no GPU: an epoch of one ResNet-32 on CIFAR-10 takes minutes on a CPU, of a stack as many times that as "
+    "it has nets, and time is looked at after an epoch"
 )
 
 
