@@ -12,6 +12,7 @@ import pytest
 
 from deep_records import record as known_record
 from raresight.losses import LDAM, LogitAdjusted, VectorScaling
+from raresight.paper.deep import runs
 from raresight.paper.deep.__main__ import main
 from raresight.paper.deep.choice import choose
 from raresight.paper.deep.experiments import (
@@ -140,11 +141,17 @@ def test_the_plan_agrees_with_the_committed_trainings():
     ratios, fused = [], 0
     for (*_, size, _, pace), nets in stacks.items():
         took = size * sum(seconds for _, seconds in nets) / len(nets)
+        planned = stack_seconds([nets[0][0]] * size, pace=pace)
         fused += pace is FUSED
-        ratios.append(took / stack_seconds([nets[0][0]] * size, pace=pace))
+        ratios.append(took / planned)
+        # Those that were the first on a machine compiled their kernels, which is not told apart.
+        assert took < 1.1 * planned + runs._FIRST_START
     assert len(ratios) > 40
     assert fused >= 4
-    assert np.quantile(ratios, [0.05, 0.95]) == pytest.approx([1, 1], abs=0.09)
+    assert np.median(ratios) == pytest.approx(1, abs=0.03)
+    least, most = np.quantile(ratios, [0.05, 0.9])
+    assert least > 0.91
+    assert most < runs._MARGIN
     # One stack of 32 had another beside it on the GPU for its first epochs.
     assert max(ratios) < 1.3
     assert min(ratios) > 0.9
