@@ -383,26 +383,29 @@ reproduce("fraud", Path({str(tmp_path)!r}), 0, tell, data=Path({str(table)!r}), 
         assert before == after
 
 
-def test_fits_of_other_methods_are_not_gone_on_with(table, tmp_path):
+@pytest.mark.parametrize(
+    ("seed", "methods", "begins"),
+    [
+        (0, ["undersampling"], "2 of 10 fits are there from a run that was ended"),
+        (1, ["undersampling"], "1 of 10: linear, cross entropy, random 0.0"),
+        (0, ["TBL"], "1 of 10: linear, cross entropy, random 0.0"),
+    ],
+)
+def test_only_the_same_fits_are_gone_on_with(table, tmp_path, seed, methods, begins):
+    told = []
+
     def stop(message):
-        if message.startswith("3 of"):
+        told.append(message)
+        if message.startswith(("3 of", "4 of")):
             raise KeyboardInterrupt
 
     shown = {"data": table, "families": ["linear"], "repeats": 1, "jobs": 1}
     with pytest.raises(KeyboardInterrupt):
         reproduce("fraud", tmp_path, 0, stop, methods=["undersampling"], **shown)
-    assert (tmp_path / UNFINISHED_FITS).exists()
-    told = []
+    told.clear()
     with pytest.raises(KeyboardInterrupt):
-        reproduce(
-            "fraud",
-            tmp_path,
-            1,
-            lambda text: told.append(text) or stop(text),
-            methods=["undersampling"],
-            **shown,
-        )
-    assert told[0].startswith("1 of 10: linear, cross entropy, random 0.0")
+        reproduce("fraud", tmp_path, seed, stop, methods=methods, **shown)
+    assert told[0].startswith(begins)
 
 
 @pytest.mark.parametrize(

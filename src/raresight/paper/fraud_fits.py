@@ -6,14 +6,13 @@ beside them. A run that agrees in table, seed, methods, settings and versions ta
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..common.versions import versions_of
 from ..data import CardFraud
-from .deep.journal import add_records, need_writable, read_lines
+from .deep.journal import add_records, key_text, need_writable, read_lines
 from .fraud_about import About
 from .fraud_measures import EPOCHS, REFERENCE, Record, against, judged
 from .fraud_methods import SETTINGS, Scores, run_method
@@ -52,8 +51,8 @@ def fit_families(
         tell: Hears how far it is.
     """
     groups = [(key, family) for key in rows_of for family in families]
-    names = {group: _text(_fit_of(group, methods, about)) for group in groups}
-    finished = read_lines(journal, lambda row: _text(row["fit"]))
+    names = {group: key_text(_fit_of(group, methods, about)) for group in groups}
+    finished = read_lines(journal, lambda row: key_text(row["fit"]))
     missing = [group for group in groups if names[group] not in finished]
     total, kept = len(groups) * len(methods), (len(groups) - len(missing)) * len(methods)
     if kept:
@@ -136,7 +135,3 @@ def _fit_of(group: Group, methods: Sequence[str], about: About) -> Record:
 
 def _versions(family: str) -> dict[str, str]:
     return dict(versions_of(["numpy", "scipy", "scikit-learn", family]))
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)

@@ -9,7 +9,6 @@ to TBL, the chosen settings, the held-out rows' partial AUC after each epoch, se
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from ..data import CardFraud
 from ..deep.nets import NET_SIZES
 from ..deep.settings import device_for
-from .deep.journal import add_records, need_writable, read_lines
+from .deep.journal import add_records, key_text, need_writable, read_lines
 from .deep.provenance import device_name, provenance
 from .fraud_about import About, described
 from .fraud_measures import REFERENCE, Record, against, judged
@@ -172,13 +171,13 @@ def _key(row: Record) -> str:
     missing = [name for name in ("fit", "methods", "device", "seconds") if name not in row]
     if missing:
         raise ValueError(f"it has no {missing[0]!r}")
-    return _text(row["fit"])
+    return key_text(row["fit"])
 
 
 def _at_hand(
     lines: Mapping[str, Record], cells: Sequence[Cell], about: Mapping[str, Any], seed: int
 ) -> dict[Cell, Record]:
-    names = {cell: _text(_fit_of(cell, about, seed)) for cell in cells}
+    names = {cell: key_text(_fit_of(cell, about, seed)) for cell in cells}
     return {cell: lines[name] for cell, name in names.items() if name in lines}
 
 
@@ -235,17 +234,15 @@ def train_cells(
     known = list(done.values())
     longest: dict[NetSetup, float] = {}
     too_slow: set[NetSetup] = set()
-    left_out = 0
+    trained = 0
     for cell in missing:
         if cell.setup in too_slow:
-            left_out += 1
             continue
         needed = planned_seconds(cell.setup, device_name(where), known)
         left = end - time.monotonic()
         if left <= (longest.get(cell.setup, 0.0) if needed is None else needed):
             tell(f"{cell}: not begun, {max(left, 0.0):.0f} s are left")
             too_slow.add(cell.setup)
-            left_out += 1
             continue
         need_writable(journal)
         title = f"{len(known) + 1} of {len(cells)}: {cell}"
@@ -255,15 +252,15 @@ def train_cells(
         except _OutOfTimeError:
             tell(f"{title}: given up, out of time")
             too_slow.add(cell.setup)
-            left_out += 1
             continue
         add_records(journal, [record])
+        trained += 1
         known.append(record)
         longest[cell.setup] = max(longest.get(cell.setup, 0.0), record["seconds"])
         tell(f"{title}: {record['nets']} nets, {record['epochs']} epochs, {record['seconds']:.0f} s")
         # The graph of a stack holds its memory until it is collected.
         gc.collect()
-    return left_out
+    return len(missing) - trained
 
 
 def _trained(
@@ -354,10 +351,6 @@ def _fit_of(cell: Cell, about: Mapping[str, Any], seed: int) -> Record:
         "settings": {method: list(losses) for method, losses in SETTINGS.items()},
         "table": dict(about),
     }
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def _numbers(merits: NDArray[np.float64]) -> list[list[float | None]]:

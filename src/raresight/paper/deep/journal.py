@@ -20,6 +20,7 @@ __all__ = [
     "add_records",
     "clip_words",
     "journal_path",
+    "key_text",
     "largest_norm",
     "need_writable",
     "origin",
@@ -107,6 +108,15 @@ def clip_words(records: Sequence[Record]) -> str:
 def largest_norm(record: Record) -> float:
     """The largest gradient norm of the judged epochs, before clipping."""
     return max((norm for norm in record["curve"]["gradient_norm_max"] if norm is not None), default=0.0)
+
+
+def key_text(what: Mapping[str, Any]) -> str:
+    """What was done, as a key: the same text whatever the order of its parts.
+
+    >>> key_text({"b": 2, "a": 1}) == key_text({"a": 1, "b": 2})
+    True
+    """
+    return json.dumps(what, sort_keys=True)
 
 
 def read_lines(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str, dict[str, Any]]:
