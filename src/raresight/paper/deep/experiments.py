@@ -9,16 +9,18 @@ from typing import Any
 
 from .choice import Chosen, choose
 from .methods import METHODS, candidates, paper_parameters
-from .settings import CLASS_TASKS, DATASETS, Setup, Trial
+from .settings import CLASS_TASKS, DATASETS, Parameters, Setup, Trial
 
 __all__ = [
     "ABLATION_C",
+    "ANCHOR",
     "BEYOND_METHODS",
     "EXPERIMENTS",
     "SEEDS",
     "Cell",
     "Experiment",
     "ablation_trials",
+    "anchor_trials",
     "beyond_rate",
     "beyond_trials",
     "cell_trials",
@@ -46,6 +48,14 @@ _ABLATION_ALPHA = 0.8
 BEYOND_METHODS = ("CE", "CE+LA", "alpha+LA", "TBL", "TBL+LA")
 """Cross entropy, and the losses whose slopes, and so steps, are larger."""
 _BEYOND_TIMES = 3
+# The published ones, and ours. VS has the parameters that Wang et al. (2023) train it with on this set.
+_ANCHOR_METHODS: dict[str, Parameters] = {
+    **dict.fromkeys(("CE", "CE+LA", "LDAM", "LDAM-DRW"), ()),
+    "VS": (("tau", 1.0), ("gamma", 0.05)),
+    "alpha+LA": (("alpha", 0.7),),
+    **dict.fromkeys(("TBL", "TBL+LA"), (("alpha", 0.7), ("C", 0.5))),
+}
+_ANCHOR_EPOCHS, _ANCHOR_DEPTH, _ANCHOR_LR = 200, 32, 0.1
 _TASK_WORDS = {"pair": "deer among horses"}
 
 
@@ -99,8 +109,8 @@ class Experiment:
     @property
     def roles(self) -> tuple[str, ...]:
         """Of its trials, in the order in which they are trained."""
-        if self.name == "ablation-c":
-            return ("ablation",)
+        if self.name in ("ablation-c", "anchor"):
+            return (self.name.removesuffix("-c"),)
         return ("search", "final", "paper", "beyond") if self.beyond else ("search", "final", "paper")
 
     def epochs(self, role: str, setup: Setup) -> int:
@@ -138,6 +148,10 @@ EXPERIMENTS = {
     ),
     "ablation-c": Experiment("ablation-c", (Cell("pair", 0.01),), (0, 1), stretch=1.5),
 }
+
+ANCHOR = Experiment("anchor", (Cell("exponential", 0.01),), (0,), "accuracy", classes=True)
+"""Published accuracies of losses on CIFAR-100-LT, trained again: not of the paper, and so not one of its
+experiments."""
 
 
 def check_rhos(
@@ -274,12 +288,43 @@ def ablation_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Tr
     ]
 
 
+def anchor_trials(setup: Setup) -> list[Trial]:
+    """Losses on CIFAR-100-LT by the recipe of LDAM's authors, at the length of a size up to theirs.
+
+    >>> trials = anchor_trials(Setup("cifar100"))
+    >>> len(trials), trials[0].depth, trials[0].epochs, trials[0].lr
+    (24, 32, 14, 0.1)
+    """
+    (cell,) = ANCHOR.cells
+    return [
+        Trial(
+            dataset=setup.dataset,
+            task=cell.task,
+            rho=cell.rho,
+            draw=ANCHOR.draws[0],
+            held_out=False,
+            depth=_ANCHOR_DEPTH if setup.depth is None else setup.depth,
+            width=setup.width,
+            method=method,
+            parameters=parameters,
+            lr=_ANCHOR_LR,
+            seed=seed,
+            epochs=min(_ANCHOR_EPOCHS, setup.size.final_epochs),
+            role="anchor",
+        )
+        for method, parameters in _ANCHOR_METHODS.items()
+        for seed in SEEDS
+    ]
+
+
 def cell_trials(
     experiment: Experiment, cell: Cell, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, list[Trial]]:
     """The trials of a cell by role, as far as they are known: chosen settings once the search is finished."""
     if experiment.roles == ("ablation",):
         return {"ablation": ablation_trials(experiment, cell, setup)}
+    if experiment.roles == ("anchor",):
+        return {"anchor": anchor_trials(setup)}
     search = search_trials(experiment, cell, setup)
     found, paper = {"search": search}, paper_trials(experiment, cell, setup)
     if not all(trial.key in finished for trial in search):

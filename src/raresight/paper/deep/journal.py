@@ -34,9 +34,9 @@ Record = Mapping[str, Any]
 `trial` (the setting), `loss` (with the class counts in it), `class_counts`, `curve` (columns by name: epoch,
 train_loss, gradient_norm_max, and the metrics with `validation_` or `test_` before their names), `frozen`
 (why it stopped, or null), `seconds` (its share of the stack's), `stack` (how many were trained together),
-`device`, `precision`, `clip`, `recipe` (batch, schedule and the like; the first journals have none, their
-trainings had those of `stack.recipe_of`, too), `images` (a digest of the whole set, likewise), `versions` and
-`date`.
+`device`, `precision`, `clip` (of an anchor null for no limit), `recipe` (batch, schedule and the like; the
+first journals have none, their trainings had those of `stack.recipe_of`, too), `images` (a digest of the
+whole set, likewise), `versions` and `date`.
 """
 _NEEDED = ("curve", "frozen", "class_counts", "device", "precision", "clip", "versions", "date")
 
@@ -66,7 +66,8 @@ def _checked_key(record: dict[str, Any]) -> str:
         raise ValueError("its epochs are no whole number, or its images no digest")
     lists = [column for column in curve.values() if isinstance(column, list)]
     numbers = all(value is None or isinstance(value, (int, float)) for column in lists for value in column)
-    if len(lists) < len(curve) or not numbers or not isinstance(record["clip"], (int, float)):
+    clips = (int, float, type(None)) if trial.role == "anchor" else (int, float)
+    if len(lists) < len(curve) or not numbers or not isinstance(record["clip"], clips):
         raise ValueError("its curve or its clip are no numbers")
     lengths = {len(column) for column in lists}
     if len(lengths) > 1 or not curve["epoch"]:

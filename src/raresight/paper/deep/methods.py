@@ -91,7 +91,7 @@ def candidates(method: str, dataset: str, task: str, rho: float, count: int) -> 
 
 def is_cosine(method: str) -> bool:
     """Whether the method's scores are cosines."""
-    return method == "LDAM-DRW"
+    return method in ("LDAM", "LDAM-DRW")
 
 
 def build_loss(method: str, parameters: Parameters, class_counts: Sequence[int]) -> Loss:
@@ -104,7 +104,7 @@ def build_loss(method: str, parameters: Parameters, class_counts: Sequence[int])
     'logitadjusted(base=tbl(alpha=0.7,C=0.5),prior=0.01,tau=1.0)'
     """
     counts, values = tuple(float(count) for count in class_counts), dict(parameters)
-    if method == "LDAM-DRW":
+    if is_cosine(method):
         return LDAM(counts)
     if method == "VS":
         if len(counts) > 2:

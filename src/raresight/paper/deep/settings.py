@@ -36,9 +36,9 @@ PAPER_WIDTH = 16
 CLASS_TASKS = ("exponential", "step")
 """Tasks that keep all classes."""
 
-ROLES = ("search", "final", "paper", "beyond", "ablation")
+ROLES = ("search", "final", "paper", "beyond", "ablation", "anchor")
 """Chosen from, at the chosen setting, at the paper's own fixed setting, at a rate beyond those chosen from,
-or one of a series."""
+one of a series, or by the recipe of other authors."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from ...nn.checkpoint import TrainingFolder
 from ...nn.course import Course, underway
 from ...nn.kernels.residual import kernels_for
 from ...nn.nets import resnet_cifar
+from ...nn.recipe import DEFAULT_CLIP
+from ...nn.schedule import deferred_replicas
 from .experiments import DECAYS, PAPER_EPOCHS
 from .images import TaskRows
 from .journal import Record
@@ -46,6 +48,8 @@ __all__ = [
 
 # The paper's schedule, of 250 epochs: shorter trainings have the same shares.
 _WARMUP = 10
+# Their gradients have no bound; see `DEFAULT_CLIP`.
+_STEEP = ("alpha+LA", "TBL", "TBL+LA")
 # What a killed training loses at most; a checkpoint of 48 nets takes about a second.
 CHECKPOINT_SECONDS = 60.0
 REMOVED = ".removed"
@@ -62,6 +66,8 @@ def recipe_of(trials: Sequence[Trial], precision: str = "float32") -> Recipe:
         (1.0, (16, 18), 16)
     """
     epochs = trials[0].epochs
+    if trials[0].role == "anchor":
+        return _anchor_recipe(trials, precision)
     scale = epochs / PAPER_EPOCHS
     decays = tuple(round(start * scale) for start in DECAYS)
     return Recipe.images(
@@ -73,6 +79,30 @@ def recipe_of(trials: Sequence[Trial], precision: str = "float32") -> Recipe:
         precision=precision,
         # Judging in float32 takes longer than training in bfloat16, and changes an AUC in the fourth digit
         # (benchmarks/measure_judging.py).
+        bf16_evaluation=precision == "bf16",
+    )
+
+
+def _anchor_recipe(trials: Sequence[Trial], precision: str) -> Recipe:
+    """The recipe of LDAM's authors (their `cifar_train.py`), its schedule scaled to another length.
+
+    They have no limit of the gradient norm. Losses with an unbounded gradient keep ours. Apart from that,
+    their warm-up rises by epochs, ours by steps, and they train on the last batch of an epoch, too, which is
+    not full.
+    """
+    epochs = trials[0].epochs
+    decays = (round(0.8 * epochs), round(0.9 * epochs))
+    return Recipe.images(
+        epochs=epochs,
+        lr=tuple(trial.lr for trial in trials),
+        weight_decay=2e-4,
+        warmup_epochs=epochs / 40,
+        decay_epochs=decays,
+        decay_factor=0.01,
+        drw_epoch=decays[0],
+        deferred=tuple(trial.method == "LDAM-DRW" for trial in trials),
+        clip=tuple(DEFAULT_CLIP if trial.method in _STEEP else None for trial in trials),
+        precision=precision,
         bf16_evaluation=precision == "bf16",
     )
 
@@ -202,7 +232,6 @@ class _Run:
             "stack": len(self._trials),
             "precision": self._recipe.precision,
             "kernels": self._kernels(),
-            "clip": self._recipe.clip,
             "recipe": {
                 name: value for name, value in self._recipe.to_dict().items() if name not in ("lr", "clip")
             },
@@ -213,9 +242,9 @@ class _Run:
             own = [row for row in self._course.history if row["replica"] == k]
             curve = {name: [row[name] for row in own] for name in own[0] if name != "replica"}
             loss = str(self._replicas.losses[k])
-            found.append(
-                {"trial": trial.to_dict(), "loss": loss, "curve": curve, "frozen": failures.get(k), **facts}
-            )
+            clip = self._recipe.clip[k] if isinstance(self._recipe.clip, tuple) else self._recipe.clip
+            own_facts = {"loss": loss, "curve": curve, "frozen": failures.get(k), "clip": clip}
+            found.append({"trial": trial.to_dict(), **own_facts, **facts})
         return found
 
     def _kernels(self) -> str:
@@ -264,7 +293,8 @@ class _Run:
     def _loss_now(self, k: int) -> Loss:
         """The loss of replica k in the epoch that ended: with class weights once they are switched on."""
         loss, late = self._replicas.losses[k], self._recipe.drw_epoch
-        if not is_cosine(self._trials[k].method) or late is None or self._course.epoch <= late:
+        deferred = deferred_replicas(self._recipe, self._replicas.losses)[k]
+        if not deferred or late is None or self._course.epoch <= late:
             return loss
         return ClassWeighted(loss, effective_number_weights(self._counts))
 
