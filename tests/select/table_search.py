@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from raresight.data.splits import make_folds
+from raresight.engines import LocalEngine
 from raresight.select import Found, Limits, Space, Task, make_space, search
 
 TRIALS = 22
@@ -82,14 +83,11 @@ def main() -> None:
         sys.stdout.write(f"{progress.done}\n")
         sys.stdout.flush()
 
-    found = search(
-        small_task(),
-        small_space(),
-        Limits(asked.trials),
-        folder=asked.folder / "search",
-        jobs=asked.jobs,
-        listener=say,
-    )
+    folder = asked.folder / "search"
+    with LocalEngine(asked.jobs, folder) as engine:
+        found = search(
+            small_task(), small_space(), Limits(asked.trials), folder=folder, engine=engine, listener=say
+        )
     outcome = {**facts(found), "stopped_by": found.stopped_by}
     (asked.folder / "facts.json").write_text(json.dumps(outcome))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import json
 import os
 import random
@@ -18,7 +16,7 @@ from pathlib import Path
 import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
-from raresight.select import Limits, search, workers
+from raresight.select import Limits, search
 
 PROGRAM = Path(__file__).with_name("table_search.py")
 
@@ -154,7 +152,7 @@ def test_ctrl_c_before_anything_is_finished(tmp_path, jobs):
 def test_the_second_ctrl_c_kills(tmp_path):
     code = (
         "import os, signal, time\n"
-        "from raresight.select.interrupts import Interrupts\n"
+        "from raresight.engines import Interrupts\n"
         "with Interrupts() as interrupts:\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    assert interrupts.seen\n"
@@ -187,59 +185,3 @@ def test_outside_the_main_thread(tmp_path):
     thread.start()
     thread.join(timeout=60)
     assert len(found[0].trials) == 2
-
-
-def test_only_the_manager_of_ended_workers_is_not_told(monkeypatch):
-    """Cancelled, joblib's thread may look for a step that is gone; what else threads fail at is told."""
-    told = []
-    monkeypatch.setattr(threading, "excepthook", lambda failure: told.append(failure.exc_type))
-    workers._let_manager_end()
-    workers._let_manager_end()  # a second time changes nothing
-
-    def fail(error):
-        raise error
-
-    for name, error in (
-        ("ExecutorManagerThread", KeyError(15)),
-        ("ExecutorManagerThread", ValueError("full")),
-        ("another", KeyError(15)),
-    ):
-        thread = threading.Thread(target=fail, args=(error,), name=name)
-        thread.start()
-        thread.join()
-    assert told == [ValueError, KeyError]
-
-
-@pytest.mark.parametrize("in_turns", [False, True])
-def test_a_folder_of_joblib_is_taken_off_the_list_once(monkeypatch, tmp_path, in_turns):
-    """By threads that come at the same moment; the first case shows what would happen otherwise."""
-    reducer = pytest.importorskip("joblib._memmapping_reducer", reason="another joblib")
-    name = "_clean_temporary_resources"
-    # That of joblib, which a search in the same process may have replaced.
-    own = inspect.unwrap(getattr(reducer.TemporaryResourcesManager, name))
-    monkeypatch.setattr(reducer.TemporaryResourcesManager, name, own)
-    if in_turns:
-        workers._clean_in_turns.__wrapped__()
-    told, meeting = [], threading.Barrier(2)
-    monkeypatch.setattr(reducer.atexit, "register", lambda call: call)
-    monkeypatch.setattr(reducer.resource_tracker, "register", lambda *given: None)
-    monkeypatch.setattr(reducer.resource_tracker, "unregister", lambda name, kind: told.append(name))
-
-    def slowly(folder, allow_non_empty):
-        with contextlib.suppress(threading.BrokenBarrierError):
-            # In turns the second never comes; otherwise it does, however busy the machine is.
-            meeting.wait(timeout=1.0 if in_turns else 60.0)
-        shutil.rmtree(folder, ignore_errors=True)
-
-    monkeypatch.setattr(reducer, "delete_folder", slowly)
-    manager = reducer.TemporaryResourcesManager(str(tmp_path))
-    manager.register_new_context("run")
-    manager.set_current_context("run")
-    folder = manager.resolve_temp_folder_name()
-    Path(folder).mkdir(exist_ok=True)
-    threads = [threading.Thread(target=manager._clean_temporary_resources, args=("run",)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert told == [folder] * (1 if in_turns else 2)

@@ -10,6 +10,7 @@ import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
 from raresight.data.splits import Split
+from raresight.engines import LocalEngine
 from raresight.metrics import partial_auc, recall_at_fpr
 from raresight.select import Limits, baseline_of, leaderboard, make_space, search
 from raresight.select.search import ROUND, rounds
@@ -116,7 +117,8 @@ def test_more_trials_later_are_the_same_trials(whole, tmp_path):
 
 
 def test_two_jobs_find_the_same(whole, tmp_path):
-    found = search(small_task(), small_space(), Limits(TRIALS), folder=tmp_path, jobs=2)
+    with LocalEngine(2, tmp_path) as engine:
+        found = search(small_task(), small_space(), Limits(TRIALS), folder=tmp_path, engine=engine)
     assert facts(found) == whole[0]
     assert names(tmp_path) == {"journal.log", "lock", "scores", "search.json"}
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..common.versions import versions_of
+from ..engines import Interrupts, LocalEngine
 from ..model.folder import Model
-from ..select.interrupts import Interrupts
 from ..select.leaderboard import baseline_of, leaderboard
 from ..select.search import Found, Limits, Progress, Task, search
 from ..select.space import Space, make_space
@@ -173,20 +173,21 @@ def _run(
         fpr=options.fpr,
         seed=options.seed,
     )
-    found = search(
-        task,
-        space,
-        Limits(options.trials, options.seconds),
-        folder=folder / "search",
-        jobs=options.jobs,
-        listener=lambda progress: tell(Step("Searching", progress)),
-    )
-    # What is left takes seconds: a first Ctrl-C waits for it, a second one ends it.
-    with nullcontext() if found.stopped_by == "interrupted" else Interrupts():
-        result = _conclude(data, test, options, space, rows, chosen, task, found, tell, begun)
-        if save:
-            tell(Step("Writing the model and the report"))
-            result.save(folder)
+    with LocalEngine(options.jobs, folder / "search") as engine:
+        found = search(
+            task,
+            space,
+            Limits(options.trials, options.seconds),
+            folder=folder / "search",
+            engine=engine,
+            listener=lambda progress: tell(Step("Searching", progress)),
+        )
+        # What is left takes seconds: a first Ctrl-C waits for it, a second one ends it.
+        with nullcontext() if found.stopped_by == "interrupted" else Interrupts():
+            result = _conclude(data, test, options, space, rows, chosen, task, found, engine, tell, begun)
+            if save:
+                tell(Step("Writing the model and the report"))
+                result.save(folder)
     return result
 
 
@@ -199,6 +200,7 @@ def _conclude(
     chosen: SearchRows,
     task: Task,
     found: Found,
+    engine: LocalEngine,
     tell: Listener,
     begun: float,
 ) -> FitResult:
@@ -207,7 +209,7 @@ def _conclude(
     baseline = baseline_of(found, winner.family)
     tell(Step(f"Fitting the winner to all training rows: {winner.describe()}"))
     wanted = [winner, baseline.candidate, twin_of(winner)]
-    fitted = fit_all(wanted, rows, options.seed, options.jobs)
+    fitted = fit_all(wanted, rows, options.seed, engine)
     out_of_fold = found.out_of_fold(found.best.number)
     calibration = calibration_by(out_of_fold, task)
     out_of_fold = calibration.slope * out_of_fold + calibration.level

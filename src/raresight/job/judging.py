@@ -11,22 +11,22 @@ see it. Its own training rows would not do: where it overfits, it is right about
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common.slope import Calibration, calibration_of
+from ..data.schema import Schema
+from ..engines import LocalEngine
 from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr
 from ..metrics.threshold import NoThresholdError
 from ..model.candidate import Candidate
 from ..model.families import Fitted, fit_candidates
 from ..select.search import Task
-from ..select.workers import in_processes
 from .rows import Rows
 
 __all__ = ["Judged", "Threshold", "calibration_by", "fit_all", "judge", "loss_verdict", "twin_of"]
@@ -71,25 +71,22 @@ def twin_of(winner: Candidate) -> Candidate:
     return Candidate(winner.family, CROSS_ENTROPY, winner.parameters)
 
 
-def fit_all(candidates: Sequence[Candidate], rows: Rows, seed: int, jobs: int) -> dict[Candidate, Fitted]:
+def fit_all(
+    candidates: Sequence[Candidate], rows: Rows, seed: int, engine: LocalEngine
+) -> dict[Candidate, Fitted]:
     """Each of the candidates fitted to all training rows, one thread each, so that the result is the same."""
     distinct = list(dict.fromkeys(candidates))
-    schema = rows.schema
-    with tempfile.TemporaryDirectory(prefix="raresight-") as folder:
-        # The processes map the matrix, so that it is in memory once.
-        place = Path(folder) / "X.npy"
-        np.save(place, rows.X, allow_pickle=False)
-        arguments = [(one, place, rows.y, schema.categorical, schema.n_categories, seed) for one in distinct]
-        fitted = in_processes(_fit_one, arguments, min(jobs, len(distinct)))
+    with engine.share({"X": rows.X, "y": rows.y}) as shared:
+        fitted = [one for _, one in engine.run(partial(_fit_one, rows.schema, seed), distinct, shared)]
     # Scores do not depend on the number of threads, so from here on all cores may serve.
     return {one.candidate: replace(one, threads=None) for one in fitted}
 
 
-def _fit_one(
-    candidate: Candidate, place: Path, y: Any, categorical: Any, n_categories: Any, seed: int
-) -> Fitted:
-    X = np.load(place, mmap_mode="r", allow_pickle=False)
-    return fit_candidates([candidate], X, y, categorical, n_categories, seed=seed, threads=1)[0]
+def _fit_one(schema: Schema, seed: int, arrays: Mapping[str, NDArray[Any]], candidate: Candidate) -> Fitted:
+    categorical, n_categories = schema.categorical, schema.n_categories
+    return fit_candidates(
+        [candidate], arrays["X"], arrays["y"], categorical, n_categories, seed=seed, threads=1
+    )[0]
 
 
 def calibration_by(out_of_fold: NDArray[Any], task: Task) -> Calibration:

@@ -1,6 +1,6 @@
 """Choose a family, a loss and parameters by cross-validation.
 
-The search is Optuna's, the parallelism joblib's; ours are the space, the objective and a folder that can be
+The search is Optuna's; ours are the space, the objective and a folder that can be
 continued after any interruption.
 """
 

@@ -1,46 +1,60 @@
 """One step of a search: candidates of one family fitted to one fold and judged on its validation rows.
 
-A step is a pure function of what it is given, on one thread, so that it comes out the same in this process
-and in a worker, whatever else runs.
+A step is a pure function of what it is given, so that it comes out the same in this process and in a worker.
 """
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from ..metrics import partial_auc, recall_at_fpr
 from ..model.candidate import Candidate
 from ..model.families import Fitted, fit_candidates
+from .records import Task
 from .scores import part_path, write_array
 
-__all__ = ["FoldResult", "FoldRows", "Step", "evaluate"]
+__all__ = ["Aim", "FoldResult", "Step", "arrays_of", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What all steps of a search have in common, their arrays apart."""
+
+    categorical: tuple[int, ...]
+    n_categories: tuple[int, ...]
+    max_fpr: float
+    fpr: float
+    seed: int
+    folder: Path
 
 
 @dataclass(frozen=True, eq=False)
 class FoldRows:
-    """The rows of one fold and what to judge its scores by."""
+    """The rows of one fold."""
 
     X: NDArray[Any]
     y: NDArray[Any]
     weights: NDArray[Any] | None
     train: NDArray[np.intp]
     test: NDArray[np.intp]
-    categorical: tuple[int, ...]
-    n_categories: tuple[int, ...]
-    max_fpr: float
-    fpr: float
-    seed: int
+
+
+def arrays_of(task: Task) -> dict[str, NDArray[Any]]:
+    """The arrays that the steps of a task read."""
+    arrays = {"X": np.ascontiguousarray(task.X), "y": np.asarray(task.y)}
+    if task.weights is not None:
+        arrays["weights"] = np.asarray(task.weights)
+    for number, fold in enumerate(task.folds):
+        arrays |= {f"train-{number}": np.asarray(fold.train), f"test-{number}": np.asarray(fold.test)}
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -63,14 +77,20 @@ class FoldResult:
     warnings: tuple[str, ...] = ()
 
 
-def evaluate(step: Step, rows: FoldRows, folder: Path) -> list[FoldResult]:
+def evaluate(aim: Aim, arrays: Mapping[str, NDArray[Any]], step: Step) -> list[FoldResult]:
     """Fit, keep the validation log-odds in the folder, and return one result a candidate."""
-    with _one_thread():
-        return _evaluate(step.numbers, step.candidates, step.fold, rows, folder)
+    rows = FoldRows(
+        X=arrays["X"],
+        y=arrays["y"],
+        weights=arrays.get("weights"),
+        train=arrays[f"train-{step.fold}"],
+        test=arrays[f"test-{step.fold}"],
+    )
+    return _evaluate(step.numbers, step.candidates, step.fold, rows, aim)
 
 
 def _evaluate(
-    numbers: Sequence[int], candidates: Sequence[Candidate], fold: int, rows: FoldRows, folder: Path
+    numbers: Sequence[int], candidates: Sequence[Candidate], fold: int, rows: FoldRows, aim: Aim
 ) -> list[FoldResult]:
     start = time.perf_counter()
     weights = None if rows.weights is None else rows.weights[rows.train]
@@ -81,10 +101,10 @@ def _evaluate(
                 candidates,
                 rows.X[rows.train],
                 rows.y[rows.train],
-                rows.categorical,
-                rows.n_categories,
+                aim.categorical,
+                aim.n_categories,
                 weights=weights,
-                seed=rows.seed,
+                seed=aim.seed,
                 threads=1,
             )
     except Exception as error:
@@ -94,13 +114,13 @@ def _evaluate(
         return [
             result
             for number, candidate in zip(numbers, candidates)
-            for result in _evaluate([number], [candidate], fold, rows, folder)
+            for result in _evaluate([number], [candidate], fold, rows, aim)
         ]
     shared = (time.perf_counter() - start) / len(candidates)
     stray = tuple(str(warning.message) for warning in caught)
     X_test = rows.X[rows.test]
     return [
-        _judge(number, fitted, X_test, fold, rows, folder, shared, stray)
+        _judge(number, fitted, X_test, fold, rows, aim, shared, stray)
         for number, fitted in zip(numbers, fits)
     ]
 
@@ -111,7 +131,7 @@ def _judge(
     X_test: NDArray[Any],
     fold: int,
     rows: FoldRows,
-    folder: Path,
+    aim: Aim,
     seconds: float,
     stray: tuple[str, ...],
 ) -> FoldResult:
@@ -123,11 +143,11 @@ def _judge(
         log_odds = fitted.log_odds(X_test).astype(np.float32)
         if not np.isfinite(log_odds).all():
             raise ValueError("its scores are not finite")
-        area = partial_auc(y, log_odds, rows.max_fpr, kind="mcclish", sample_weight=weights)
-        recall = recall_at_fpr(y, log_odds, rows.fpr, sample_weight=weights)
+        area = partial_auc(y, log_odds, aim.max_fpr, kind="mcclish", sample_weight=weights)
+        recall = recall_at_fpr(y, log_odds, aim.fpr, sample_weight=weights)
     except Exception as error:
         return _failure(error, start)
-    write_array(part_path(folder, number, fold), log_odds, at_once=False)
+    write_array(part_path(aim.folder, number, fold), log_odds, at_once=False)
     said = tuple(dict.fromkeys(_one_line(text) for text in (*fitted.warnings, *stray)))
     return FoldResult(area, recall, time.perf_counter() - start, warnings=said)
 
@@ -139,18 +159,3 @@ def _failure(error: Exception, start: float) -> FoldResult:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread for BLAS, OpenMP and ours: sums come out the same however many cores there are."""
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    try:
-        with threadpool_limits(limits=1):
-            yield
-    finally:
-        if before is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = before

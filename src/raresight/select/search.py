@@ -1,22 +1,23 @@
 """The search: rounds of candidates, evaluated fold by fold, in a folder that survives any kill.
 
-Optuna chooses candidates and gives up hopeless ones, joblib runs the fits, the journal keeps every result as
-it comes. A round holds `ROUND` candidates whatever the number of jobs: its candidates are asked for together,
-from the rounds before, and judged against those only. So the outcome for a seed and a number of trials is the
-same on one core and on many, and after any number of interruptions.
+Optuna chooses candidates and gives up hopeless ones, an engine runs the fits, the journal keeps every result
+as it comes. A round holds `ROUND` candidates whatever the number of jobs: its candidates are asked for
+together, from the rounds before, and judged against those only. So the outcome for a seed and a number of
+trials is the same on one core and on many, and after any number of interruptions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..engines import Interrupts, LocalEngine, SharedArrays
 from .budget import Clock, Rates, affordable
-from .evaluation import Step
+from .evaluation import Aim, FoldResult, Step, arrays_of, evaluate
 from .identity import check_identity, identity
-from .interrupts import Interrupts
 from .journal import (
     Journal,
     candidate_of,
@@ -30,7 +31,6 @@ from .records import Found, Limits, Progress, StoppedBy, Task, Trial, best_of
 from .sampling import ask_round, earlier_study, gives_up
 from .scores import join_parts, part_is_whole, part_path, remove_parts, score_folder
 from .space import Plan, Space, plans
-from .workers import Workers
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -49,7 +49,7 @@ def search(
     limits: Limits,
     *,
     folder: Path,
-    jobs: int = 1,
+    engine: LocalEngine | None = None,
     listener: Listener | None = None,
 ) -> Found:
     """Search for the candidate with the largest cross-validated partial AUC.
@@ -62,7 +62,7 @@ def search(
         space: What to choose from (`make_space`).
         limits: Trials or seconds. Cross entropy with defaults is evaluated whatever the seconds say.
         folder: Where the search is kept: `journal.log`, `search.json`, `scores/`.
-        jobs: Processes; -1 for all cores.
+        engine: Where fits run. Default: in this process.
         listener: Called with a `Progress` after every result.
 
     Returns:
@@ -86,8 +86,10 @@ def search(
         check_identity(folder, identity(task, space))
         journal = Journal(folder)
         _tidy(folder, journal)
-        with Workers(task, folder, jobs, interrupts) as workers:
-            run = _Run(task, space, limits, folder, journal, workers, listener)
+        engine = engine or LocalEngine(1, folder)
+        with engine.share(arrays_of(task)) as shared:
+            fits = _Fits(engine, task, folder, shared, interrupts)
+            run = _Run(task, space, limits, folder, journal, fits, listener)
             try:
                 stopped_by = run.all_rounds(interrupts)
             except KeyboardInterrupt:
@@ -134,6 +136,24 @@ def rounds(planned: Sequence[Plan], n_folds: int) -> Iterator[Round]:
         start += ROUND
 
 
+class _Fits:
+    """The fits of a task on an engine."""
+
+    def __init__(
+        self, engine: LocalEngine, task: Task, folder: Path, shared: SharedArrays, interrupts: Interrupts
+    ) -> None:
+        self.jobs = engine.jobs
+        categorical = tuple(int(column) for column in task.categorical)
+        n_categories = tuple(int(count) for count in task.n_categories)
+        aim = Aim(categorical, n_categories, task.max_fpr, task.fpr, task.seed, folder)
+        self._run = partial(engine.run, partial(evaluate, aim), shared=shared, interrupts=interrupts)
+
+    def of(self, steps: Sequence[Step]) -> Iterator[tuple[Step, list[FoldResult]]]:
+        """The results of the steps as they come; KeyboardInterrupt after a Ctrl-C."""
+        for index, results in self._run(tasks=steps):
+            yield steps[index], results
+
+
 class _Run:
     """A search under way."""
 
@@ -144,11 +164,11 @@ class _Run:
         limits: Limits,
         folder: Path,
         journal: Journal,
-        workers: Workers,
+        fits: _Fits,
         listener: Listener | None,
     ) -> None:
         self._task, self._space, self._limits, self._folder = task, space, limits, folder
-        self._journal, self._workers, self._listener = journal, workers, listener
+        self._journal, self._fits, self._listener = journal, fits, listener
         self._plans = plans(space, task.class_counts)
         self._clock = Clock(journal.seconds)
         self._spent_before = journal.seconds
@@ -207,7 +227,7 @@ class _Run:
             in_time &= len(chosen) == len(steps)
             waiting = list(chosen)
             self._tell(waiting)
-            for step, results in self._workers.run(chosen):
+            for step, results in self._fits.of(chosen):
                 for number, candidate, result in zip(step.numbers, step.candidates, results):
                     self._journal.record(number, step.fold, result)
                     self._rates.note(candidate, result.seconds)
@@ -259,7 +279,7 @@ class _Run:
             costs[step.numbers[0]] = costs.get(step.numbers[0], 0.0) + self._rates.cost(step.candidates)
         later = (folds_left - folds_here) / folds_here
         costs = {key: cost * (1 + later) for key, cost in costs.items()}
-        chosen = affordable(costs, self._workers.jobs, self._seconds_left())
+        chosen = affordable(costs, self._fits.jobs, self._seconds_left())
         return [step for step in steps if step.numbers[0] in chosen]
 
     def _settle(self, numbers: Sequence[int], earlier: Study, stage: tuple[int, ...]) -> None:

@@ -1,0 +1,9 @@
+"""Where work runs: processes of this machine.
+
+An engine knows how to run tasks, not what they are. A task is a pure function of its argument and of shared
+arrays, so its result is the same here, in a worker and on another machine.
+"""
+
+from .local import Interrupts, LocalEngine, SharedArrays
+
+__all__ = ["Interrupts", "LocalEngine", "SharedArrays"]
