@@ -26,8 +26,8 @@ $(VENV)/demo.stamp: $(VENV)/uv.stamp pyproject.toml constraints.txt
 	$(INSTALL) --editable ".[fit]" xgboost-cpu
 	touch $@
 
-$(VENV)/dev.stamp: $(VENV)/uv.stamp pyproject.toml constraints.txt
-	$(INSTALL) --editable ".[dev]"
+$(VENV)/dev.stamp: $(VENV)/uv.stamp pyproject.toml reproduction/pyproject.toml constraints.txt
+	$(INSTALL) --editable ".[dev]" --editable ./reproduction
 	touch $@ $(VENV)/demo.stamp
 
 demo: $(VENV)/demo.stamp
@@ -73,7 +73,7 @@ figures: $(VENV)/dev.stamp
 	$(BIN)/python docs/draw_metrics.py
 
 paper: $(VENV)/dev.stamp
-	$(BIN)/raresight paper all
+	$(BIN)/python -m reproduction all
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

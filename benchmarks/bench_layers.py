@@ -4,7 +4,7 @@ Milliseconds of forward and backward of one layer (gradients of input and weight
 128 (dense: 1,024 rows; nets on a CPU: 32); on a GPU as a CUDA graph with cuDNN held to deterministic
 algorithms, as in training.
 
-    PYTHONPATH=src python benchmarks/bench_layers.py [--out layers.csv]
+    PYTHONPATH=src:. python benchmarks/bench_layers.py [--out layers.csv]
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from machine import describe, write_rows
-from raresight.nn.nets import ResNet, resnet_cifar
 from raresight.nn.nets import convolution as convolution_module
-from raresight.nn.nets.convolution import WAYS, way_of
 from raresight.nn.step import record_graph
+from reproduction.resnet import ResNet, resnet_cifar
+from reproduction.resnet.convolution import WAYS, way_of
 
 # Channels in and out, pixels a side, stride: the layers of ResNets of width 16, 32 and 64, and a narrow one.
 CONVOLUTIONS = (

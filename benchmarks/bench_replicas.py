@@ -6,7 +6,7 @@ nn.BatchNorm2d in channels-last layout with fused SGD; "layers" are our stack by
 convolutions, "Triton's kernels" by ours layer by layer, "fused kernels" by those in CUDA C++ that nets on
 images of 32 x 32 pixels use where they can; deterministic. Needs a GPU, PyTorch and NumPy:
 
-    PYTHONPATH=src python benchmarks/bench_replicas.py [--quick] [--out replicas.csv]
+    PYTHONPATH=src:. python benchmarks/bench_replicas.py [--quick] [--out replicas.csv]
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ import torch
 
 from machine import describe, write_rows
 from plain_resnet import training_step
-from raresight.nn import ImageRows, Recipe, Replicas
-from raresight.nn.kernels.fused_pass import FusedPass
-from raresight.nn.nets import resnet as resnet_module
-from raresight.nn.nets import resnet_cifar
+from raresight.nn import Recipe, Replicas
 from raresight.nn.step import TrainingStep, record_graph
+from reproduction.images.rows import ImageRows
+from reproduction.resnet import resnet as resnet_module
+from reproduction.resnet import resnet_cifar
+from reproduction.resnet.fused_pass import FusedPass
 
 LOSSES = ("crossentropy", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2)", "poly(epsilon=1)", "alpha(alpha=0.8)")
 

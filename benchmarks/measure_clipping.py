@@ -4,7 +4,7 @@ CIFAR-10 with a random half of the categories positive at 1 to 100, ResNet-32, t
 without the decay of its learning rate: all trainings in one stack. Needs a GPU, PyTorch, NumPy and the binary
 version of CIFAR-10:
 
-    PYTHONPATH=src python benchmarks/measure_clipping.py cifar-10-batches-bin [--epochs 150] [--out rows.csv]
+    PYTHONPATH=src:. python benchmarks/measure_clipping.py cifar-10-batches-bin [--epochs 150] [--out x.csv]
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import numpy as np
 import torch
 
 from machine import write_rows
-from raresight.data.images import read_cifar10
-from raresight.data.imbalance import halves
-from raresight.nn import ImageRows, Recipe, Replicas, Training, train
-from raresight.nn.nets import resnet_cifar
+from raresight.nn import Recipe, Replicas, Training, train
+from reproduction.images import read_cifar10
+from reproduction.images.imbalance import halves
+from reproduction.images.rows import ImageRows
+from reproduction.resnet import resnet_cifar
 
 LOSSES = ("tbl(alpha=0.7,C=0.5)", "alpha(alpha=0.6)")
 CLIPS = (None, 1.0, 5.0, 20.0)

@@ -4,7 +4,7 @@ CIFAR-10 with half of the categories positive at the given imbalance, ResNet-32,
 setting, trained in bfloat16 and judged on the test images after every epoch, in both precisions. Differences
 are in points (hundredths). Needs a GPU, PyTorch, NumPy and the binary version of CIFAR-10:
 
-    PYTHONPATH=src python benchmarks/measure_judging.py cifar-10-batches-bin [--epochs 14] [--out rows.csv]
+    PYTHONPATH=src:. python benchmarks/measure_judging.py cifar-10-batches-bin [--epochs 14] [--out rows.csv]
 
 With `--most X` it fails where the AUC of a net differs by more than X points in one of the epochs after the
 learning rate fell for the first time.
@@ -25,12 +25,12 @@ import torch
 from machine import write_rows
 from raresight.nn import Replicas
 from raresight.nn.course import underway
-from raresight.nn.nets import resnet_cifar
-from raresight.paper.deep.experiments import EXPERIMENTS, Cell, paper_trials
-from raresight.paper.deep.images import read_images, task_rows
-from raresight.paper.deep.methods import build_loss, is_cosine
-from raresight.paper.deep.settings import Setup, Size
-from raresight.paper.deep.stack import judge, recipe_of
+from reproduction.deep.experiments import EXPERIMENTS, Cell, paper_trials
+from reproduction.deep.images import read_images, task_rows
+from reproduction.deep.methods import build_loss, is_cosine
+from reproduction.deep.settings import Setup, Size
+from reproduction.deep.stack import judge, recipe_of
+from reproduction.resnet import resnet_cifar
 
 METRICS = ("roc_auc", "accuracy", "accuracy_linked", "minority_accuracy", "brier")
 

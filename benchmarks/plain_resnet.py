@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from raresight.nn import ImageRows, as_module
+from raresight.nn import as_module
+from reproduction.images.rows import ImageRows
 
 
 class PlainBlock(nn.Module):

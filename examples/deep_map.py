@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from raresight.data.card_fraud import read_card_fraud
-from raresight.data.sample import sample_path
+from raresight.data import load_sample
 from raresight.data.splits import split_rows
 from raresight.losses import TBL
 from raresight.nn import Recipe, Replicas, TableRows, train
@@ -28,10 +27,15 @@ METRICS = {"partial_auc_0.01": "opAUC, FPR <= 0.01", "recall_0.001": "recall at 
 
 def rows() -> tuple[TableRows, TableRows]:
     """Half of the bundled card payments to learn from, half to be judged on, frauds in the same share."""
-    payments = read_card_fraud(sample_path())
-    split = split_rows(payments.y, test_size=0.5, seed=0)
-    learnt = TableRows.standardised(payments.X[split.train], payments.y[split.train])
-    return learnt, learnt.like(payments.X[split.test], payments.y[split.test])
+    table = load_sample()
+    values = np.column_stack([column.to_numpy().astype(np.float64) for column in table.columns])
+    # Without exact duplicates, of which one could be learned from and the other be judged.
+    values = values[np.sort(np.unique(values, axis=0, return_index=True)[1])]
+    *_, amount, y = values.T
+    X = np.column_stack([values[:, 1:-2], np.log1p(amount)]).astype(np.float32)
+    split = split_rows(y, test_size=0.5, seed=0)
+    learnt = TableRows.standardised(X[split.train], y[split.train])
+    return learnt, learnt.like(X[split.test], y[split.test])
 
 
 def measure(epochs: int) -> tuple[dict[str, np.ndarray], float]:

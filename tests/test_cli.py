@@ -184,20 +184,3 @@ def test_analyze_scores_of_ones_own_model(tmp_path):
     failed = run("analyze", "tbl", "--scores", "bad.csv", cwd=tmp_path)
     assert "line 3" in failed.stderr
     assert run("analyze", "tbl", "--prior", "2").stderr.startswith("error: prior must lie strictly")
-
-
-def test_simulate(tmp_path):
-    result = run("simulate", "crossentropy", "alpha(0.5)", "--out", "lines.png", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "0.974511" in result.stdout  # cross entropy at 1 to 500
-    assert "189.34" in result.stdout  # the angle of alpha = 1/2
-    assert (tmp_path / "lines.png").stat().st_size > 10_000
-    (tmp_path / "clusters.toml").write_text(
-        "[minority]\nweights=[1.0]\nmeans=[[1.0,1.0]]\ncovariances=[[[1.0,0.3],[0.3,0.5]]]\n"
-        "[majority]\nweights=[1.0]\nmeans=[[0.0,0.0]]\ncovariances=[[[1.0,-0.2],[-0.2,2.0]]]\n"
-    )
-    result = run("simulate", "alpha(0.5)", "--config", "clusters.toml", cwd=tmp_path)
-    assert "0.823372" in result.stdout
-    (tmp_path / "bad.toml").write_text("[minority]\nweights=[1.0]\n")
-    failed = run("simulate", "--config", "bad.toml", cwd=tmp_path)
-    assert "needs a section [minority] with weights, means, covariances" in failed.stderr

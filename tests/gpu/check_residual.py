@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import torch
 
-from raresight.nn.nets import ResNet, resnet_cifar
-from raresight.nn.nets import resnet as resnet_module
+from reproduction.resnet import ResNet, resnet_cifar
+from reproduction.resnet import resnet as resnet_module
 
 Gradients = dict[str, torch.Tensor]
 

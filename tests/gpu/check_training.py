@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from run import skipped
 
-from raresight.nn import ImageRows, Recipe, Replicas, TableRows, evaluate_replicas, train
+from raresight.nn import Recipe, Replicas, TableRows, evaluate_replicas, train
 from raresight.nn.averaging import MeanWeights
 from raresight.nn.course import underway
-from raresight.nn.nets import MLP, TabNet, resnet_cifar
+from raresight.nn.nets import MLP, TabNet
+from reproduction.images.rows import ImageRows
+from reproduction.resnet import resnet_cifar
 
 LOSSES = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2.0)", "alpha(alpha=0.8)"]
 RANDOM = np.random.default_rng(0)

@@ -16,7 +16,8 @@ from pathlib import Path
 PASSED, FAILED, SKIPPED = "passed", "FAILED\n", "skipped: "
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "src")]
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "src"), str(ROOT)]
 
 
 def skipped(why: str) -> str:

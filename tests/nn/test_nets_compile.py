@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from raresight.nn.nets import MLP, TabM, TabNet, resnet_cifar
+from raresight.nn.nets import MLP, TabM, TabNet
+from reproduction.resnet import resnet_cifar
 
 torch.set_num_threads(1)
 

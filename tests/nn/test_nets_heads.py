@@ -8,9 +8,10 @@ import torch
 from raresight.losses import LDAM
 from raresight.nn import NormedLinear
 from raresight.nn.functional import loss_with_logits
-from raresight.nn.nets import MLP, TabM, TabNet, resnet_cifar
+from raresight.nn.nets import MLP, TabM, TabNet
 from raresight.nn.nets.heads import MemberHead, MixedHead, make_head
 from raresight.nn.nets.layers import Linear
+from reproduction.resnet import resnet_cifar
 
 torch.set_num_threads(1)
 

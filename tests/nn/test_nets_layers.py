@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from raresight.nn.nets.convolution import WAYS, convolution, way_of
-from raresight.nn.nets.layers import BatchNorm, Conv3x3, GhostBatchNorm, ImageBatchNorm, Linear
+from raresight.nn.nets.layers import BatchNorm, GhostBatchNorm, Linear
+from reproduction.resnet.convolution import WAYS, Conv3x3, ImageBatchNorm, convolution, way_of
 
 torch.set_num_threads(1)
 

@@ -10,9 +10,11 @@ import torch
 
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight.losses import LDAM, TBL, CrossEntropy, Focal
-from raresight.nn import ImageRows, Recipe, Replicas, TableRows, as_module, train
+from raresight.nn import Recipe, Replicas, TableRows, as_module, train
 from raresight.nn.batches import draw_epoch
-from raresight.nn.nets import MLP, TabM, TabNet, resnet_cifar
+from raresight.nn.nets import MLP, TabM, TabNet
+from reproduction.images.rows import ImageRows
+from reproduction.resnet import resnet_cifar
 
 torch.set_num_threads(1)
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from raresight.data.images import Images
-from raresight.data.imbalance import halves
-from raresight.nn import ImageRows, Recipe, Replicas, train
-from raresight.nn.nets import MLP, TabNet, resnet_cifar
+from raresight.nn import Recipe, Replicas, train
+from raresight.nn.nets import MLP, TabNet
+from reproduction.images import Images
+from reproduction.images.imbalance import halves
+from reproduction.images.rows import ImageRows
+from reproduction.resnet import resnet_cifar
 
 torch.set_num_threads(1)
 

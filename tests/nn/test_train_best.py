@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from raresight.nn import ImageRows, Recipe, Replicas, TableRows, train
-from raresight.nn.nets import MLP, resnet_cifar
+from raresight.nn import Recipe, Replicas, TableRows, train
+from raresight.nn.nets import MLP
+from reproduction.images.rows import ImageRows
+from reproduction.resnet import resnet_cifar
 
 torch.set_num_threads(1)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from raresight.nn import ImageRows, TableRows
+from raresight.nn import TableRows
+from reproduction.images.rows import ImageRows
 
 RANDOM = np.random.default_rng(0)
 Y = np.arange(50) % 2

@@ -19,8 +19,6 @@ import torch
 
 from broken_streams import BrokenStream
 from raresight import nn
-from raresight.data import Images
-from raresight.data.imbalance import halves
 from raresight.metrics import (
     average_precision,
     balanced_accuracy,
@@ -30,11 +28,15 @@ from raresight.metrics import (
     recall_at_fpr,
     roc_auc,
 )
-from raresight.nn import ImageRows, Recipe, Replicas, ScheduleWarning, TableRows, nets, train
+from raresight.nn import Recipe, Replicas, ScheduleWarning, TableRows, nets, train
 from raresight.nn.batches import draw_epoch
 from raresight.nn.evaluation import evaluate_replicas
-from raresight.nn.nets import MLP, resnet_cifar
+from raresight.nn.nets import MLP
 from raresight.nn.progress import Moment, shown
+from reproduction.images import Images
+from reproduction.images.imbalance import halves
+from reproduction.images.rows import ImageRows
+from reproduction.resnet import resnet_cifar
 
 torch.set_num_threads(1)
 
@@ -326,10 +328,12 @@ for name in ("scipy", "sklearn", "rich", "pyarrow", "pandas", "joblib", "matplot
     sys.modules[name] = None
 from functools import partial
 import numpy as np
-from raresight.data.images import Images
-from raresight.data.imbalance import halves
-from raresight.nn import ImageRows, Recipe, Replicas, train
-from raresight.nn.nets import MLP, resnet_cifar
+from reproduction.images import Images
+from reproduction.images.imbalance import halves
+from raresight.nn import Recipe, Replicas, train
+from reproduction.images.rows import ImageRows
+from raresight.nn.nets import MLP
+from reproduction.resnet import resnet_cifar
 X = np.random.default_rng(0).normal(size=(200, 3))
 y = (np.arange(200) % 10 == 0).astype(int)
 losses = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "squared", "focal(gamma=2.0)", "poly(epsilon=1.0)"]

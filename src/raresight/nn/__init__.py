@@ -6,7 +6,7 @@ except ImportError as error:
     raise ImportError("raresight.nn needs PyTorch: pip install 'raresight[torch]'") from error
 
 from . import functional
-from .batches import ImageRows, TableRows
+from .batches import RowSource, TableRows
 from .drw import DeferredReweighting
 from .evaluation import evaluate_replicas
 from .journal import read_journal
@@ -37,7 +37,6 @@ __all__ = [
     "DeferredReweighting",
     "ErfLoss",
     "FocalLoss",
-    "ImageRows",
     "LDAMLoss",
     "LossModule",
     "LossTable",
@@ -45,6 +44,7 @@ __all__ = [
     "PolyLoss",
     "Recipe",
     "Replicas",
+    "RowSource",
     "ScheduleWarning",
     "SquaredLoss",
     "TBLLoss",

@@ -1,14 +1,13 @@
-"""Where the rows of a batch come from: tables and images that lie on the device as a whole.
+"""Where the rows of a batch come from: a table, or a source of your own, that lies on the device as a whole.
 
-The order of rows and the random changes of images are drawn for a whole epoch by one generator a seed,
-decided by seed and epoch alone: replicas with the same seed see the same batches, and a training that resumes
+The order of rows and their random changes are drawn for a whole epoch by one generator a seed, decided by
+seed and epoch alone: replicas with the same seed see the same batches, and a training that resumes
 at an epoch needs no generator's state. The draws are made on the CPU, so that they are the same for every
 device.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
@@ -19,24 +18,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ..data.images import Images
-from ..data.images.augmentation import Moves, crop_and_flip, draw_moves, generators, normalise
-from ..data.imbalance import Imbalanced
-from .nets.layers import whole_number
-from .row_values import as_array, as_labels, as_table, as_weights, digest_of, row_not_finite
+from .row_values import as_labels, as_table, as_weights, digest_of, row_not_finite
 
 __all__ = [
     "EpochDraws",
-    "ImageRows",
     "RowSource",
     "TableRows",
     "as_source",
     "draw_epoch",
+    "generators",
     "steps_of",
 ]
-
-# Moves by up to twice of it are kept in 16 bits.
-_MOST_PADDING = 2**14 - 1
 
 
 class EpochDraws(NamedTuple):
@@ -52,7 +44,7 @@ class EpochDraws(NamedTuple):
 
 
 class RowSource(ABC):
-    """Rows with labels, all of them on one device.
+    """Rows with labels, all of them on one device. Subclass it for rows of your own, such as images.
 
     Attributes:
         labels: (n,): uint8, or int64 where there are more than 256 classes.
@@ -111,17 +103,19 @@ class RowSource(ABC):
         totals = torch.bincount(labels, weights, minlength=len(counts))
         return tuple((totals / totals.sum()).tolist())
 
-    def _weights_on(self, device: torch.device | str, dtype: torch.dtype) -> Tensor | None:
+    def weights_on(self, device: torch.device | str, dtype: torch.dtype) -> Tensor | None:
+        """The weights of the rows on a device, None where there are none."""
         return None if self.weights is None else self.weights.to(device, dtype)
 
-    def _weights_given(self) -> tuple[Tensor, ...]:
+    def weights_given(self) -> tuple[Tensor, ...]:
         """What the weights add to the fingerprint: nothing where there are none."""
         return () if self.weights is None else (self.weights,)
 
-    def _with(self, **changes: Any) -> Self:
-        changed = copy(self)
-        changed.__dict__.update(changes)
-        return changed
+    def replaced(self, **attributes: Any) -> Self:
+        """A copy with other values of these attributes, such as tensors on another device."""
+        found = copy(self)
+        found.__dict__.update(attributes)
+        return found
 
 
 # The mean and the deviation of each column.
@@ -217,8 +211,8 @@ class TableRows(RowSource):
                 f"row {row} of X is too large for {str(dtype).removeprefix('torch.')}: standardise the "
                 'columns, or train with precision="float64"'
             )
-        return self._with(
-            labels=self.labels.to(device), weights=self._weights_on(device, dtype), values=values
+        return self.replaced(
+            labels=self.labels.to(device), weights=self.weights_on(device, dtype), values=values
         )
 
     def draw(self, by: torch.Generator, count: int) -> tuple[Tensor, ...]:
@@ -231,123 +225,7 @@ class TableRows(RowSource):
         return self.values[rows]
 
     def fingerprint(self) -> str:
-        return digest_of("table", self.values, self.labels, *self._weights_given())
-
-
-class ImageRows(RowSource):
-    """Images as bytes, normalised when they are used, and in training cropped and flipped at random.
-
-    Args:
-        pixels: uint8, (n, 3, height, width). They are copied.
-        y: (n,), labels 0 and 1 or class numbers.
-        mean: Of each colour, on the scale from 0 to 1.
-        std: Of each colour, on the scale from 0 to 1.
-        padding: Black pixels around an image before it is cropped.
-        weights: (n,), as those of `TableRows`.
-
-    Example:
-        >>> images = Images(np.zeros((4, 3, 8, 8), np.uint8), np.array([0, 1, 1, 0]), ("cat", "dog"))
-        >>> rows = ImageRows(images.pixels, images.labels, mean=(0.5,) * 3, std=(0.25,) * 3)
-        >>> rows.part(slice(0, 2)).unique()
-        tensor([-2.])
-    """
-
-    def __init__(
-        self,
-        pixels: ArrayLike | Tensor,
-        y: ArrayLike | Tensor,
-        *,
-        mean: Sequence[float],
-        std: Sequence[float],
-        padding: int = 4,
-        weights: ArrayLike | Tensor | None = None,
-    ) -> None:
-        values = as_array(pixels, "pixels")
-        if values.dtype != np.uint8 or values.ndim != 4 or 0 in values.shape:
-            raise ValueError(
-                "pixels must be uint8 of shape (n, channels, height, width), "
-                f"but are {values.dtype} of shape {values.shape}"
-            )
-        fits = len(mean) == len(std) == values.shape[1] and all(map(math.isfinite, (*mean, *std)))
-        if not fits or min(std) <= 0:
-            raise ValueError(
-                f"mean and std must have {values.shape[1]} finite entries, one a channel, and std must be "
-                f"above 0, but they are {tuple(mean)} and {tuple(std)}"
-            )
-        padding = whole_number("padding", padding, least=0)
-        if padding > _MOST_PADDING:
-            raise ValueError(f"padding must be at most {_MOST_PADDING}, but is {padding}")
-        self.labels = as_labels(y, len(values))
-        self.weights = as_weights(weights, len(values))
-        self.pixels = torch.from_numpy(np.array(values, order="C"))
-        # As tensors of the device: a CUDA graph cannot copy numbers from the host.
-        self.mean = torch.tensor(tuple(mean), dtype=torch.float64)
-        self.std = torch.tensor(tuple(std), dtype=torch.float64)
-        self.padding, self.dtype = padding, torch.float32
-
-    @classmethod
-    def training(cls, images: Images, task: Imbalanced | None = None, **options: Any) -> ImageRows:
-        """The training images of a task, or all, normalised by their own means and deviations."""
-        chosen = images
-        if task is not None:
-            _check_task(images, task)
-            pixels = images.pixels[task.indices]
-            names = tuple(str(label) for label in range(len(task.class_counts)))
-            chosen = Images(pixels, task.labels, names)
-        deviations = tuple(max(deviation, 1 / 255) for deviation in chosen.channel_deviations())
-        return cls(chosen.pixels, chosen.labels, mean=chosen.channel_means(), std=deviations, **options)
-
-    def test(self, images: Images, task: Imbalanced | None = None) -> ImageRows:
-        """The images of another set that take part in the task, normalised as these are."""
-        if task is None:
-            return self.like(images.pixels, images.labels)
-        rows, labels = task.relabel(images.labels)
-        return self.like(images.pixels[rows], labels)
-
-    def like(self, pixels: ArrayLike | Tensor, y: ArrayLike | Tensor) -> ImageRows:
-        """Other images, such as those of the evaluation, normalised as these are."""
-        shape = np.shape(pixels)
-        if len(shape) == 4 and shape[1] != len(self.mean):
-            raise ValueError(f"pixels must have {len(self.mean)} channels as these do, but have {shape[1]}")
-        return ImageRows(pixels, y, mean=self.mean.tolist(), std=self.std.tolist(), padding=self.padding)
-
-    @property
-    def row_numbers(self) -> int:
-        return self.pixels[0].numel()
-
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        wide = torch.promote_types(dtype, torch.float32)
-        return self._with(
-            labels=self.labels.to(device),
-            weights=self._weights_on(device, wide),
-            pixels=self.pixels.to(device),
-            mean=self.mean.to(device, wide),
-            std=self.std.to(device, wide),
-            dtype=dtype,
-        )
-
-    def draw(self, by: torch.Generator, count: int) -> tuple[Tensor, ...]:
-        moves = draw_moves([by], count, padding=self.padding)
-        return tuple(moved[0].to(torch.int16) for moved in (moves.down, moves.right, moves.mirrored))
-
-    def batch(self, index: Tensor, changes: tuple[Tensor, ...]) -> Tensor:
-        if changes:
-            down, right, mirrored = changes
-            moves = Moves(down.to(torch.int64), right.to(torch.int64), mirrored != 0, self.padding)
-            chosen = crop_and_flip(self.pixels, moves, index)
-        else:
-            chosen = self.pixels.index_select(0, index.reshape(-1)).view(*index.shape, *self.pixels.shape[1:])
-        return self._normalised(chosen)
-
-    def part(self, rows: slice) -> Tensor:
-        return self._normalised(self.pixels[rows])
-
-    def _normalised(self, pixels: Tensor) -> Tensor:
-        return normalise(pixels, mean=self.mean, std=self.std, dtype=self.dtype)
-
-    def fingerprint(self) -> str:
-        described = f"images, padding {self.padding}"
-        return digest_of(described, self.pixels, self.labels, self.mean, self.std, *self._weights_given())
+        return digest_of("table", self.values, self.labels, *self.weights_given())
 
 
 def as_source(data: Any, name: str) -> RowSource:
@@ -357,7 +235,7 @@ def as_source(data: Any, name: str) -> RowSource:
     if isinstance(data, tuple) and len(data) == 2:
         return TableRows(*data)
     raise TypeError(
-        f"{name} must be a pair (X, y), TableRows or ImageRows, but is of type {type(data).__name__}"
+        f"{name} must be a pair (X, y), TableRows or another RowSource, but is of type {type(data).__name__}"
     )
 
 
@@ -371,6 +249,22 @@ def steps_of(rows: int, batch: int) -> tuple[int, int]:
     """
     batch = min(batch, rows)
     return rows // batch, batch
+
+
+def generators(
+    seeds: Sequence[int], *, epoch: int = 0, device: torch.device | str = "cpu"
+) -> list[torch.Generator]:
+    """One generator a replica, each decided by its seed and the epoch alone.
+
+    A training that resumes at an epoch need not repeat the draws of those before it. Generators of the CPU
+    give the same numbers everywhere; those of a GPU differ from them.
+    """
+    made = []
+    for seed in seeds:
+        state = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0]
+        # torch takes seeds of 63 bits.
+        made.append(torch.Generator(device).manual_seed(int(state >> np.uint64(1))))
+    return made
 
 
 def draw_epoch(
@@ -419,12 +313,3 @@ def _scaled(
     rows = TableRows.__new__(TableRows)
     rows._take(scaled, y, weights, scaling)
     return rows
-
-
-def _check_task(images: Images, task: Imbalanced) -> None:
-    """An error where a task is not one of these images."""
-    labels = np.full(len(images.labels), -1)
-    rows, found = task.relabel(images.labels)
-    labels[rows] = found
-    if task.indices.max() >= len(labels) or not np.array_equal(labels[task.indices], task.labels):
-        raise ValueError("the task is one of other images: its rows and labels are not those of these")

@@ -59,7 +59,8 @@ class Recipe:
             None for never.
         deferred: Which replicas that concerns, one truth value a replica; None for those with an LDAM loss.
         start_at_prior: Whether the head's bias starts at the score that is right for the prior alone.
-        augment: Whether training images are cropped and flipped at random.
+        augment: Whether training rows are changed at random, as their source does it: images are cropped and
+            flipped.
         evaluate_every: Epochs between evaluations; the last epoch is always evaluated.
         bf16_evaluation: Whether the evaluation runs under autocast, too, but for the head: faster, with
             scores as exact as those in training, about 1 %.

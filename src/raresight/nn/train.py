@@ -57,9 +57,9 @@ def train(
 
     Args:
         replicas: What is trained, in place. It is moved to the device and to the recipe's precision.
-        data: The training rows: a pair (X, y), `TableRows` or `ImageRows`. Tables are taken as they are; see
-            `TableRows.standardised`. The class counts are those of its labels. Rows may have weights w, whose
-            mean over all training rows is 1: the loss of a replica in a batch of N rows is then
+        data: The training rows: a pair (X, y), `TableRows` or another `RowSource`. Tables are taken as they
+            are; see `TableRows.standardised`. The class counts are those of its labels. Rows may have weights
+            w, whose mean over all training rows is 1: the loss of a replica in a batch of N rows is then
             sum_i w_i loss_i / N, and that is the `train_loss` of the history. The prior of `start_at_prior`
             is the weighted one; the effective numbers of deferred reweighting count rows, and its weights
             multiply those of the rows.

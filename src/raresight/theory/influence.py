@@ -20,23 +20,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
-from .erm import chunks, read_sample
 from .linear_rule import Floats, LinearRule
 from .loss_terms import check_loss
 
-__all__ = ["deletion_effect", "influence", "leverage"]
+__all__ = ["chunks", "deletion_effect", "influence", "leverage", "read_sample"]
+
+_CHUNK = 1 << 16
 
 
 def influence(loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> Floats:
     """The influence of each row on (w, b): I_i = -l'(y_i, z_i) H^-1 x~_i, of shape (n, d+1).
 
     The change of the rule, for a unit of weight, when more weight is put on row i. `rule` should
-    minimise the risk of `X` and `y`; see `raresight.theory.erm.empirical_minimiser`.
+    minimise the risk of `X` and `y`.
 
     >>> from raresight.losses import CrossEntropy
-    >>> from raresight.theory.erm import empirical_minimiser
     >>> X, y = [[0.0], [0.0], [1.0], [1.0]], [0, 1, 0, 1]
-    >>> rule = empirical_minimiser(CrossEntropy(), X, y)
+    >>> rule = LinearRule([0.0], 0.0)
     >>> influence(CrossEntropy(), X, y, rule)[:2].round(6).tolist()
     [[4.0, -4.0], [-4.0, 4.0]]
     """
@@ -71,9 +71,8 @@ def deletion_effect(
     like 1/n; the correction is 10 times nearer.
 
     >>> from raresight.losses import CrossEntropy
-    >>> from raresight.theory.erm import empirical_minimiser
     >>> X, y = [[0.0], [0.0], [1.0], [1.0]], [0, 1, 0, 1]
-    >>> rule = empirical_minimiser(CrossEntropy(), X, y)
+    >>> rule = LinearRule([0.0], 0.0)
     >>> deletion_effect(CrossEntropy(), X, y, rule, leverage_corrected=False)[0].round(6).tolist()
     [-1.0, 1.0]
     """
@@ -91,6 +90,35 @@ def deletion_effect(
             effect = effect / rest
         result[rows] = effect[:, None] * (block @ fit.inverse)
     return result
+
+
+def read_sample(X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], Floats]:
+    """Points (n, d), as they are, and labels 0.0/1.0."""
+    points, labels = np.asarray(X), np.asarray(y)
+    if points.ndim != 2 or points.size == 0:
+        raise ValueError(f"X must be a table of n rows and d columns, got shape {points.shape}")
+    if points.dtype.kind not in "fiub":
+        raise TypeError(f"X must hold real numbers, got dtype {points.dtype}")
+    if labels.shape != (points.shape[0],):
+        raise ValueError(f"y of shape {labels.shape} does not fit X of shape {points.shape}: one label a row")
+    wrong = (labels != 0) & (labels != 1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"labels must be 0 or 1: y[{row}] is {labels[row]}")
+    return points, labels.astype(np.float64)
+
+
+def chunks(points: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
+    """The rows in float64 blocks, with a last column of ones."""
+    n, d = points.shape
+    for begin in range(0, n, _CHUNK):
+        rows = slice(begin, min(begin + _CHUNK, n))
+        block = np.ones((rows.stop - begin, d + 1))
+        block[:, :d] = points[rows]
+        if not np.isfinite(block).all():
+            row, column = (int(i) for i in np.argwhere(~np.isfinite(block))[0])
+            raise ValueError(f"X[{begin + row}, {column}] is {block[row, column]}: X must be finite")
+        yield rows, block
 
 
 class _Fit:

@@ -1,4 +1,4 @@
-"""Kernels of our own, for what PyTorch's operations leave on the table; used where they can run."""
+"""Triton kernels of the losses and of the optimiser step, used where they can run."""
 
 from __future__ import annotations
 

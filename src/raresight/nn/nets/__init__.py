@@ -2,21 +2,27 @@
 
 Weights are stacked: every parameter and buffer has shape (K, ...). Inputs are (K, N, ...), or (N, ...) for
 all replicas; scores are (K, N), or (K, N, classes). A net alone is a net with `replicas=1`.
+
+A net of your own is a `ReplicaNet` made of `ReplicaLayer`s, such as `Linear` and `BatchNorm`: docs/deep.md.
 """
 
-from .layers import ReplicaNet
+from .heads import make_head
+from .layers import BatchNorm, Linear, ReplicaLayer, ReplicaNet, draw_normal, whole_number
 from .mlp import MLP
-from .resnet import ResNet, resnet_cifar
 from .tabm import TabM, mean_probability
 from .tabnet import TabNet, TabNetDetails
 
 __all__ = [
     "MLP",
+    "BatchNorm",
+    "Linear",
+    "ReplicaLayer",
     "ReplicaNet",
-    "ResNet",
     "TabM",
     "TabNet",
     "TabNetDetails",
+    "draw_normal",
+    "make_head",
     "mean_probability",
-    "resnet_cifar",
+    "whole_number",
 ]

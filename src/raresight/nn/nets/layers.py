@@ -15,17 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .convolution import convolution
-
 __all__ = [
     "BatchNorm",
-    "Conv3x3",
     "GhostBatchNorm",
-    "ImageBatchNorm",
     "Linear",
     "ReplicaLayer",
     "ReplicaNet",
     "checked_seeds",
+    "draw_normal",
     "whole_number",
 ]
 
@@ -182,7 +179,7 @@ class ReplicaNet(nn.Module, ABC):
     def options(self) -> dict[str, Any]:
         """The arguments that made the net, in plain values, without replicas, seeds, outputs and cosine."""
 
-    def _checked_input(self, x: Tensor, row_shape: tuple[int | None, ...]) -> Tensor:
+    def checked_input(self, x: Tensor, row_shape: tuple[int | None, ...]) -> Tensor:
         """The input, if it is (N, *row_shape) or (K, N, *row_shape); None stands for any size."""
         rows = len(row_shape)
         fits = x.dim() in (rows + 1, rows + 2) and all(
@@ -196,7 +193,7 @@ class ReplicaNet(nn.Module, ABC):
             )
         return x
 
-    def _scores(self, features: Tensor) -> Tensor:
+    def head_scores(self, features: Tensor) -> Tensor:
         """Features (K, ..., F) to scores (K, ...), or (K, ..., classes).
 
         In use the head has the precision of its weights under autocast, too: of scores with the 8 bits of
@@ -225,7 +222,7 @@ class Linear(ReplicaLayer):
         self.bias = nn.Parameter(torch.zeros(replicas, out_features)) if bias else None
 
     def reset_replica(self, k: int, generator: torch.Generator) -> None:
-        _draw_normal(self.weight, k, self.gain, generator)
+        draw_normal(self.weight, k, self.gain, generator)
         if self.bias is not None:
             _fill(self.bias, k, 0.0)
 
@@ -234,24 +231,6 @@ class Linear(ReplicaLayer):
         if self.bias is None:
             return torch.bmm(stacked, self.weight.mT)
         return torch.baddbmm(self.bias.unsqueeze(1), stacked, self.weight.mT)
-
-
-class Conv3x3(ReplicaLayer):
-    """A 3 x 3 convolution of each replica: (N, K, in, H, W) or (N, in, H, W) to (N, K, out, H', W').
-
-    H' = H/stride rounded up. How it is computed, `convolution` decides for the layer.
-    """
-
-    def __init__(self, replicas: int, in_channels: int, out_channels: int, *, stride: int = 1) -> None:
-        super().__init__()
-        self.stride = stride
-        self.weight = nn.Parameter(torch.zeros(replicas, out_channels, in_channels, 3, 3))
-
-    def reset_replica(self, k: int, generator: torch.Generator) -> None:
-        _draw_normal(self.weight, k, 2.0, generator)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return convolution(x, self.weight, self.stride)
 
 
 class BatchNorm(ReplicaLayer):
@@ -280,9 +259,9 @@ class BatchNorm(ReplicaLayer):
             _fill(stack, k, start)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._normalise(x, batch_axes=(1,), feature_shape=(x.shape[0], 1, x.shape[2]))
+        return self.normalise(x, batch_axes=(1,), feature_shape=(x.shape[0], 1, x.shape[2]))
 
-    def _normalise(self, x: Tensor, batch_axes: tuple[int, ...], feature_shape: tuple[int, ...]) -> Tensor:
+    def normalise(self, x: Tensor, batch_axes: tuple[int, ...], feature_shape: tuple[int, ...]) -> Tensor:
         """`feature_shape` is that of weight and bias beside x."""
         if not self.training:
             mean, variance = self.running_mean.view(feature_shape), self.running_var.view(feature_shape)
@@ -301,13 +280,6 @@ class BatchNorm(ReplicaLayer):
         with torch.no_grad():
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
             self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
-
-
-class ImageBatchNorm(BatchNorm):
-    """Batch norm of the channels of each replica, over images and places: (N, K, C, H, W)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._normalise(x, batch_axes=(0, 3, 4), feature_shape=(x.shape[1], x.shape[2], 1, 1))
 
 
 class GhostBatchNorm(BatchNorm):
@@ -359,7 +331,7 @@ def _widened(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
-def _draw_normal(stack: Tensor, k: int, gain: float, generator: torch.Generator) -> None:
+def draw_normal(stack: Tensor, k: int, gain: float, generator: torch.Generator) -> None:
     """He's start: normal with variance gain/fan-in."""
     shape = stack.shape[1:]
     drawn = torch.randn(shape, generator=generator, dtype=torch.float64)

@@ -60,10 +60,10 @@ class MLP(ReplicaNet):
 
     def forward(self, x: Tensor) -> Tensor:
         """Rows (N, features) or (K, N, features) to scores (K, N), or (K, N, outputs)."""
-        x = self._checked_input(x, (self.features,))
+        x = self.checked_input(x, (self.features,))
         for layer, norm in zip(self.layers, self.norms):
             x = torch.relu(norm(layer(x)))
-        return self._scores(x)
+        return self.head_scores(x)
 
     def options(self) -> dict[str, Any]:
         return {"features": self.features, "hidden": self.hidden, "batch_norm": self.batch_norm}

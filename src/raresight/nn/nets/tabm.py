@@ -157,8 +157,8 @@ class TabM(ReplicaNet):
 
     def member_scores(self, x: Tensor) -> Tensor:
         """The scores of each member: (K, members, N), or (K, members, N, outputs)."""
-        x = self._checked_input(x, (self.features,))
-        return self._scores(self.backbone(x).transpose(1, 2))
+        x = self.checked_input(x, (self.features,))
+        return self.head_scores(self.backbone(x).transpose(1, 2))
 
     def training_scores(self, x: Tensor) -> Tensor:
         return self.member_scores(x).flatten(1, 2)

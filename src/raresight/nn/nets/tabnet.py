@@ -129,7 +129,7 @@ class TabNet(ReplicaNet):
 
     def forward(self, x: Tensor) -> Tensor:
         """Rows (N, features) or (K, N, features) to scores (K, N), or (K, N, outputs)."""
-        return self._scores(torch.stack([decision for _, decision in self._run(x)]).sum(0))
+        return self.head_scores(torch.stack([decision for _, decision in self._run(x)]).sum(0))
 
     def details(self, x: Tensor) -> TabNetDetails:
         """The scores, the masks behind them, and what they say about the features."""
@@ -137,7 +137,7 @@ class TabNet(ReplicaNet):
         weighted = (masks * decisions.sum(-1, keepdim=True)).sum(1)
         total = weighted.sum(-1, keepdim=True)
         return TabNetDetails(
-            scores=self._scores(decisions.sum(1)),
+            scores=self.head_scores(decisions.sum(1)),
             masks=masks,
             importance=weighted / torch.where(total > 0, total, 1),
             # The shift only keeps the slope finite where a mask is zero.
@@ -146,7 +146,7 @@ class TabNet(ReplicaNet):
 
     def _run(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Mask (K, N, features) and decision (K, N, decision_width) of each step."""
-        x = self._checked_input(x, (self.features,))
+        x = self.checked_input(x, (self.features,))
         # A column that is nearly constant in training has a deviation near zero: a value that is usual later
         # would be a thousand of them.
         x = self.input_norm(x.expand(self.replicas, *x.shape[-2:])).clamp(-_FARTHEST, _FARTHEST)

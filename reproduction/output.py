@@ -1,0 +1,80 @@
+"""Writing results: a table of numbers, and a figure in two formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from raresight.common.whole_files import write_together, write_whole
+from raresight.report.drawing import COLOURS, figure_class
+from raresight.report.loss_figure import short_label
+
+__all__ = [
+    "COLOURS",
+    "PICTURES",
+    "figure_files",
+    "figure_with_axes",
+    "rows_text",
+    "save_figure",
+    "short_label",
+    "write_rows",
+]
+
+PICTURES = (".svg", ".png")
+"""The endings of a figure's files."""
+
+
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Records as a CSV file; see `rows_text`."""
+    return write_whole(path, rows_text(rows))
+
+
+def rows_text(rows: Sequence[dict[str, Any]]) -> str:
+    """Records as CSV, floats with every digit they have."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _number(value) for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def figure_with_axes(
+    columns: int, width: float = 11.0, height: float = 4.6, rows: int = 1
+) -> tuple[Any, list[Any]]:
+    """A figure and its panels, row by row."""
+    figure = figure_class()(figsize=(width, height), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for ax in axes:
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def save_figure(figure: Any, path: Path) -> list[Path]:
+    """Write a figure as SVG and PNG."""
+    return write_together(figure_files(figure, path))
+
+
+def figure_files(figure: Any, path: Path) -> dict[Path, bytes]:
+    """A figure as SVG and PNG, the same bytes on every run, by the files that they are to be."""
+    import matplotlib
+
+    options: dict[str, dict[str, Any]] = {".svg": {"metadata": {"Date": None}}, ".png": {"dpi": 130}}
+    found = {}
+    with matplotlib.rc_context({"svg.hashsalt": path.stem}):
+        for ending in PICTURES:
+            content = io.BytesIO()
+            figure.savefig(content, format=ending.removeprefix("."), **options[ending])
+            found[path.with_suffix(ending)] = content.getvalue()
+    return found
+
+
+def _number(value: Any) -> Any:
+    return (
+        repr(float(value))
+        if hasattr(value, "__float__") and not isinstance(value, (int, str, bool))
+        else value
+    )
