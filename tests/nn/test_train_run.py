@@ -416,7 +416,7 @@ def test_plans_that_come_true_are_not_told():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(TypeError, match=r"pair \(X, y\), TableRows or ImageRows, but is of type ndarray"):
+    with pytest.raises(TypeError, match=r"pair \(X, y\), TableRows or another RowSource, but is"):
         run(quick(), data=rows_of(100)[0])
     X, y = rows_of(100)
     with pytest.raises(ValueError, match="no row with label 1 among its 100"):
