@@ -35,9 +35,9 @@ from sklearn.preprocessing import StandardScaler
 
 from machine import describe
 from measure_early_stopping import KINDS, MAX_FPR, Table, append, read, table_arguments, tables
-from raresight.data import load_sample
 from raresight.deep import DeepClassifier
 from raresight.metrics import partial_auc, recall_at_fpr
+from raresight.tables import load_sample
 
 FPR = 0.001
 SAMPLE = "card-fraud sample"

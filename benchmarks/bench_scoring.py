@@ -24,10 +24,10 @@ import pyarrow as pa
 import xgboost as xgb
 
 from machine import describe, write_rows
-from raresight.data.schema import learn_schema
 from raresight.model.candidate import Candidate
 from raresight.model.families import fit_candidates
 from raresight.model.folder import Model
+from raresight.tables.schema import learn_schema
 
 ALLOWED = 1.25
 TRAINING_ROWS = 100_000

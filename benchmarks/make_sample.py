@@ -5,7 +5,7 @@ To keep the file below 3 MB the components V1 to V28 are rounded to multiples of
 0.00012, where their standard deviations are 0.33 to 1.96); times, amounts and classes are exact.
 
     python benchmarks/make_sample.py creditcard.parquet
-        [--out src/raresight/data/sample/card_fraud_sample.parquet]
+        [--out src/raresight/tables/sample/card_fraud_sample.parquet]
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from raresight.data import read_table
+from raresight.tables import read_table
 
 COMPONENTS = tuple(f"V{number}" for number in range(1, 29))
 STEP = 2.0**-12
 GENUINE = 48_708
 LARGEST = 3_000_000
-BUNDLED = Path(__file__).parent.parent / "src/raresight/data/sample/card_fraud_sample.parquet"
+BUNDLED = Path(__file__).parent.parent / "src/raresight/tables/sample/card_fraud_sample.parquet"
 
 
 def sample(table: pa.Table) -> pa.Table:

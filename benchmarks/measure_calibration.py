@@ -20,7 +20,7 @@ from scipy.special import expit
 import raresight
 from machine import describe, write_rows
 from raresight.common.slope import calibration_of
-from raresight.data import load_sample
+from raresight.tables import load_sample
 
 SEEDS = (0, 1, 2)
 TRIALS = 12

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from raresight.data import load_sample
-from raresight.data.splits import split_rows
 from raresight.losses import TBL
 from raresight.nn import Recipe, Replicas, TableRows, train
 from raresight.nn.nets import MLP
+from raresight.tables import load_sample
+from raresight.tables.splits import split_rows
 
 ALPHAS = (0.6, 0.7, 0.8, 0.9, 1.0)
 CS = (0.0, 0.4, 0.8, 1.2)

@@ -79,7 +79,7 @@ def save_card_fraud(table: CardFraud, path: str | Path) -> Path:
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from raresight.data.sample import sample_path
+        >>> from raresight.tables.sample import sample_path
         >>> with TemporaryDirectory() as folder:
         ...     written = save_card_fraud(read_card_fraud(sample_path()), f"{folder}/payments.npz")
         ...     read_card_fraud(written).X.shape

@@ -15,21 +15,21 @@ import reproduction
 SOURCE = Path(raresight.__file__).parent
 LABORATORY = Path(reproduction.__file__).parent
 
-_BASE = {"losses", "metrics", "data", "theory", "common"}
+_BASE = {"losses", "metrics", "tables", "theory", "common"}
 _FAMILIES = {"linear", "boosting", "nn", "deep"}
 
 # What each package may import of ours, itself apart.
 ALLOWED: dict[str, set[str]] = {
     "losses": set(),
     "metrics": set(),
-    "data": set(),
+    "tables": set(),
     "theory": {"losses"},
     "common": {"losses"},
     "linear": _BASE,
     "boosting": _BASE,
     "nn": _BASE,
     "deep": _BASE | {"nn"},
-    "engines": {"common", "metrics", "data"},
+    "engines": {"common", "metrics", "tables"},
     "model": _BASE | _FAMILIES | {"engines"},
     "select": _BASE | _FAMILIES | {"engines", "model"},
     "report": _BASE | _FAMILIES | {"model", "select"},

@@ -13,12 +13,12 @@ import pytest
 
 import raresight
 from deep.deep_tables import mixed_frame, ring_table
-from raresight.data.sample import sample_path
 from raresight.deep import DeepClassifier
 from raresight.metrics import roc_auc
 from raresight.model import Candidate, fit_candidates, score_file
 from raresight.select import make_space, planned, suggest
 from raresight.select.budget import Rates
+from raresight.tables.sample import sample_path
 
 FEW = (("epochs", 4), ("learning_rate", 0.01), ("width", 16))
 

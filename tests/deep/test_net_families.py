@@ -12,12 +12,12 @@ import pytest
 
 import raresight
 from deep.deep_tables import ring_table
-from raresight.data import load_sample
 from raresight.deep import DeepClassifier
 from raresight.metrics import roc_auc
 from raresight.model import Candidate, fit_candidates
 from raresight.model.candidate import DEFAULTS
 from raresight.select import make_space, suggest
+from raresight.tables import load_sample
 
 SETTINGS = {"tabm": {"dropout": 0.1}, "tabnet": {"steps": 3}}
 TITLES = {"tabm": "TabM", "tabnet": "TabNet"}

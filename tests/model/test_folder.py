@@ -20,10 +20,10 @@ from scipy.special import expit
 from model.model_tables import plain_columns
 from raresight.common.json_values import digest_of
 from raresight.common.slope import Calibration
-from raresight.data.schema import Schema, learn_schema
 from raresight.model.candidate import Candidate
 from raresight.model.families import fit_candidates
 from raresight.model.folder import FORMAT_VERSION, MODEL_FILE, Model, load
+from raresight.tables.schema import Schema, learn_schema
 
 TABLE = pa.table(plain_columns(2000))
 SCHEMA = learn_schema(TABLE, "fraud")

@@ -15,11 +15,11 @@ from pyarrow import csv, feather, parquet
 from scipy.special import expit
 
 from model.model_tables import plain_columns
-from raresight.data.schema import learn_schema
 from raresight.model.candidate import Candidate
 from raresight.model.families import fit_candidates
 from raresight.model.folder import Model
 from raresight.model.scoring import ScoringProgress, score_file
+from raresight.tables.schema import learn_schema
 
 TABLE = pa.table(plain_columns(3000))
 

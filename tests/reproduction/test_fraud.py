@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 from raresight import __version__
-from raresight.data import sample_path
+from raresight.tables import sample_path
 from reproduction import reproduce
 from reproduction.card_fraud import read_card_fraud
 from reproduction.fraud_about import read_about

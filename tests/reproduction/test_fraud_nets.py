@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from commands import run
-from raresight.data.sample import sample_path
 from raresight.deep.nets import NET_SIZES
+from raresight.tables.sample import sample_path
 from reproduction import fraud_nets, reproduce
 from reproduction.__main__ import main
 from reproduction.card_fraud import read_card_fraud, save_card_fraud

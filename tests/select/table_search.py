@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from raresight.data.splits import make_folds
 from raresight.engines import LocalEngine
 from raresight.select import Found, Limits, Space, Task, make_space, search
+from raresight.tables.splits import make_folds
 
 TRIALS = 22
 

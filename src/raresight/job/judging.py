@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.slope import Calibration, calibration_of
-from ..data.schema import Schema
 from ..engines import LocalEngine
 from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr
 from ..metrics.threshold import NoThresholdError
 from ..model.candidate import Candidate
 from ..model.families import Fitted, fit_candidates
 from ..select.search import Task
+from ..tables.schema import Schema
 from .rows import Rows
 
 __all__ = ["Judged", "Threshold", "calibration_by", "fit_all", "judge", "loss_verdict", "twin_of"]

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.whole_files import write_whole
-from ..data.looks import Profile
 from ..metrics import Evaluation
 from ..model.folder import Model
 from ..report.fit_parts import InfluentialRow, plain
 from ..select.leaderboard import Row
+from ..tables.looks import Profile
 from .judging import Judged
 from .options import Options
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.looks import Profile, look
-from ..data.schema import Schema, learn_schema
-from ..data.splits import Split, make_folds, split_rows
-from ..data.tables import TableWarning, fingerprint, read_table
+from ..tables.looks import Profile, look
+from ..tables.schema import Schema, learn_schema
+from ..tables.splits import Split, make_folds, split_rows
+from ..tables.tables import TableWarning, fingerprint, read_table
 from .options import Options
 
 __all__ = ["Rows", "SearchRows", "describe_split", "read_rows", "search_rows"]

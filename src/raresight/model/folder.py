@@ -27,9 +27,9 @@ from .. import __version__
 from ..boosting._library import import_library
 from ..common.json_values import digest_of
 from ..common.versions import versions_of
-from ..data.schema import Schema
-from ..data.tables import read_table
 from ..linear.threads import in_threads
+from ..tables.schema import Schema
+from ..tables.tables import read_table
 from .blocks import row_blocks
 from .boosted_part import BOOSTER_FILES
 from .candidate import FAMILIES, require_family
@@ -61,7 +61,7 @@ class Model:
     Tables may be of pandas, polars or Arrow, or paths of files.
 
     >>> import pyarrow, tempfile
-    >>> from raresight.data.schema import learn_schema
+    >>> from raresight.tables.schema import learn_schema
     >>> from raresight.model.candidate import Candidate
     >>> from raresight.model.families import fit_candidates
     >>> table = pyarrow.table({"amount": [float(i % 50) for i in range(500)], "fraud": [0, 0, 0, 0, 1] * 100})

@@ -69,7 +69,7 @@ class FitContent:
         information: What each loss sees in the held-out scores.
         influential: Rows that pull hardest.
         profile: Rows, positives, prior, rho, duplicates, columns, dropped and warnings of the training rows,
-            as `raresight.data`'s profile gives them by `to_dict`.
+            as `raresight.tables`'s profile gives them by `to_dict`.
         used: How the rows were divided.
         reproduction: Command, seed, versions and fingerprint.
         search: How far the search got.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..model.candidate import Candidate
 
 if TYPE_CHECKING:
-    from ..data.splits import Split
+    from ..tables.splits import Split
 
 __all__ = ["Found", "Limits", "Origin", "Progress", "State", "StoppedBy", "Task", "Trial"]
 

@@ -69,7 +69,7 @@ def search(
         The trials and the best of them.
 
     >>> import numpy as np, tempfile
-    >>> from raresight.data.splits import make_folds
+    >>> from raresight.tables.splits import make_folds
     >>> from raresight.select import Limits, Task, make_space, search
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from raresight.data import learn_schema
+from raresight.tables import learn_schema
 
 
 def table_of(values):

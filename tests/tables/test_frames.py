@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from raresight.data import fingerprint, learn_schema, read_table
+from raresight.tables import fingerprint, learn_schema, read_table
 
 DATA = {
     "number": [1.5, None, 3.0, 4.0],

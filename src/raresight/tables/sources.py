@@ -73,7 +73,7 @@ def find_parts(source: str | Path) -> list[Part]:
         raise ValueError("the path of the table is empty; give a file or a folder")
     path = Path(source).expanduser()
     if str(source) == "sample" and not path.exists():
-        from raresight.data.sample import sample_path
+        from raresight.tables.sample import sample_path
 
         path = sample_path()
     if path.is_dir():

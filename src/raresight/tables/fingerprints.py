@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from raresight.data._arrow import arrow, mask_of, missing_of, numbers_from
-from raresight.data.text_values import is_text
+from raresight.tables._arrow import arrow, mask_of, missing_of, numbers_from
+from raresight.tables.text_values import is_text
 
 
 def fingerprint(table: Any) -> str:

@@ -15,7 +15,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from raresight.data import TableWarning, open_batches, read_table
+from raresight.tables import TableWarning, open_batches, read_table
 
 ROWS = "amount,country\n10.5,DE\n,FR\n"
 VALUES = {"amount": [10.5, None], "country": ["DE", "FR"]}
@@ -392,6 +392,7 @@ def test_a_part_without_rows_is_no_obstacle(tmp_path):
 
 
 def test_a_missing_pyarrow_is_named():
-    code = "import sys; sys.modules['pyarrow'] = None\nfrom raresight.data import read_table; read_table({})"
+    code = "import sys; sys.modules['pyarrow'] = None\n"
+    code += "from raresight.tables import read_table; read_table({})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'raresight[fit]'" in run.stderr.splitlines()[-1]

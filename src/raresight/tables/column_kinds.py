@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from raresight.data._arrow import arrow, compute, numbers_from
-from raresight.data.coding import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
-from raresight.data.columns import Column, Dropped
-from raresight.data.date_formats import ambiguous_dates, find_date_format, moments_written
-from raresight.data.number_formats import PLAIN, Found, find_format, looks_dressed, plain_text
-from raresight.data.text_values import NO_VALUE, is_text, kind_of_text, numbers_in_text
+from raresight.tables._arrow import arrow, compute, numbers_from
+from raresight.tables.coding import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
+from raresight.tables.columns import Column, Dropped
+from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
+from raresight.tables.number_formats import PLAIN, Found, find_format, looks_dressed, plain_text
+from raresight.tables.text_values import NO_VALUE, is_text, kind_of_text, numbers_in_text
 
 MOST_LEVELS = 255
 ALL_LEVELS = 20

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.data._arrow import arrow, compute, missing_of, numbers_from, whole
-from raresight.data.columns import Column
-from raresight.data.date_formats import describe_date_format, moments_written
-from raresight.data.number_formats import in_other_marks, numbers_written
-from raresight.data.text_values import NO_VALUE, is_text, truths
+from raresight.tables._arrow import arrow, compute, missing_of, numbers_from, whole
+from raresight.tables.columns import Column
+from raresight.tables.date_formats import describe_date_format, moments_written
+from raresight.tables.number_formats import in_other_marks, numbers_written
+from raresight.tables.text_values import NO_VALUE, is_text, truths
 
 DAY = 86_400_000_000  # microseconds
 

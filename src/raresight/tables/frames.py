@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from raresight.data._arrow import arrow
-from raresight.data.text_files import refuse_repeated_names
+from raresight.tables._arrow import arrow
+from raresight.tables.text_files import refuse_repeated_names
 
 
 def table_of(frame: Any) -> Any:

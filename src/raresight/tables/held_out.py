@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.data.repeats import count_shared
-from raresight.data.schema import Schema
+from raresight.tables.repeats import count_shared
+from raresight.tables.schema import Schema
 
 _FEW_POSITIVES = 10
 _REPEATED = 0.001

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raresight.data import Schema, learn_schema
-from raresight.data.date_formats import find_date_format, moments_written
+from raresight.tables import Schema, learn_schema
+from raresight.tables.date_formats import find_date_format, moments_written
 
 START = datetime.datetime(2024, 1, 25, 6, 30)
 MOMENTS = [START + datetime.timedelta(hours=7 * row) for row in range(200)]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raresight.data import Column, Schema, learn_schema, open_batches, read_table
-from raresight.data.column_kinds import decide_column
-from raresight.data.number_formats import NumberFormat, find_format, numbers_written
+from raresight.tables import Column, Schema, learn_schema, open_batches, read_table
+from raresight.tables.column_kinds import decide_column
+from raresight.tables.number_formats import NumberFormat, find_format, numbers_written
 
 
 def decided(values, times=1):

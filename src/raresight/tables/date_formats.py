@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from raresight.data._arrow import arrow, compute, whole
-from raresight.data.text_values import moments_in_text
+from raresight.tables._arrow import arrow, compute, whole
+from raresight.tables.text_values import moments_in_text
 
 MONTH_FIRST = "MM/DD/YYYY"
 DAY_FIRST = "DD/MM/YYYY"

@@ -3,11 +3,11 @@
 The bundled sample of real card payments is `load_sample`.
 """
 
-from raresight.data.looks import ColumnLook, Profile, look
-from raresight.data.sample import load_sample, sample_path
-from raresight.data.schema import Column, Dropped, Schema, learn_schema
-from raresight.data.splits import Split, make_folds, split_rows
-from raresight.data.tables import Batches, TableWarning, fingerprint, open_batches, read_table
+from raresight.tables.looks import ColumnLook, Profile, look
+from raresight.tables.sample import load_sample, sample_path
+from raresight.tables.schema import Column, Dropped, Schema, learn_schema
+from raresight.tables.splits import Split, make_folds, split_rows
+from raresight.tables.tables import Batches, TableWarning, fingerprint, open_batches, read_table
 
 __all__ = [
     "Batches",

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raresight.data import fingerprint, open_batches, read_table
+from raresight.tables import fingerprint, open_batches, read_table
 
 ROWS = 20_000
 
@@ -102,7 +102,7 @@ def test_batches_are_the_table(tmp_path, writer):
 
 MEMORY = """
 import sys, pyarrow
-from raresight.data import open_batches
+from raresight.tables import open_batches
 batches = open_batches(sys.argv[1], strings=["a", "b", "c"])
 print(sum(batch.num_rows for batch in batches), pyarrow.default_memory_pool().max_memory())
 """

@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.data._arrow import arrow, compute, numbers_from
-from raresight.data.coding import (
+from raresight.tables._arrow import arrow, compute, numbers_from
+from raresight.tables.coding import (
     codes_of,
     date_parts,
     infinite_values,
@@ -24,11 +24,11 @@ from raresight.data.coding import (
     typed_moments,
     typed_numbers,
 )
-from raresight.data.column_kinds import decide_column
-from raresight.data.columns import Column, Dropped
-from raresight.data.date_formats import ambiguous_dates, find_date_format, moments_written
-from raresight.data.targets import Target, labels_of, learn_target
-from raresight.data.text_values import is_text, numbers_in_text
+from raresight.tables.column_kinds import decide_column
+from raresight.tables.columns import Column, Dropped
+from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
+from raresight.tables.targets import Target, labels_of, learn_target
+from raresight.tables.text_values import is_text, numbers_in_text
 
 __all__ = ["Column", "Dropped", "Schema", "learn_schema"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from raresight.data.number_formats import NumberFormat
+from raresight.tables.number_formats import NumberFormat
 
 Kind = Literal["numeric", "categorical", "date"]
 

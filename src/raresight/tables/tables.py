@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from raresight.data._arrow import arrow
-from raresight.data.fingerprints import fingerprint
-from raresight.data.frames import table_of
-from raresight.data.sources import Part, find_parts
-from raresight.data.text_files import (
+from raresight.tables._arrow import arrow
+from raresight.tables.fingerprints import fingerprint
+from raresight.tables.frames import table_of
+from raresight.tables.sources import Part, find_parts
+from raresight.tables.text_files import (
     Dialect,
     TableWarning,
     Utf8Stream,
@@ -24,7 +24,7 @@ from raresight.data.text_files import (
     refuse_repeated_names,
     warn_of_encoding,
 )
-from raresight.data.text_values import TextKind, convert_text, join, kind_of_text
+from raresight.tables.text_values import TextKind, convert_text, join, kind_of_text
 
 __all__ = ["Batches", "TableWarning", "fingerprint", "open_batches", "read_table"]
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from raresight.data import learn_schema, look
-from raresight.data.looks import auc_alone
-from raresight.data.repeats import count_repeated, count_shared, whole_rows
+from raresight.tables import learn_schema, look
+from raresight.tables.looks import auc_alone
+from raresight.tables.repeats import count_repeated, count_shared, whole_rows
 
 RNG = np.random.default_rng(0)
 N = 4000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from raresight.data import learn_schema, load_sample, open_batches, read_table, sample_path
+from raresight.tables import learn_schema, load_sample, open_batches, read_table, sample_path
 
 
 def test_the_sample_is_small_and_rare():

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from raresight.data._arrow import arrow
-from raresight.data.sources import READABLE, Part, zip_member
+from raresight.tables._arrow import arrow
+from raresight.tables.sources import READABLE, Part, zip_member
 
 DELIMITERS = (",", ";", "\t", "|")
 _CHUNK = 1 << 20

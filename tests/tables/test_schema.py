@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raresight.data import Column, Schema, learn_schema, open_batches, read_table
-from raresight.data.column_kinds import decide_column
-from raresight.data.columns import Dropped
+from raresight.tables import Column, Schema, learn_schema, open_batches, read_table
+from raresight.tables.column_kinds import decide_column
+from raresight.tables.columns import Dropped
 
 N = 200
 Y = [int(row % 10 == 0) for row in range(N)]

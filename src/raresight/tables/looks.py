@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raresight.data._arrow import compute
-from raresight.data.coding import is_number, plain, texts_of, typed_numbers
-from raresight.data.column_kinds import LOOKS_LIKE_NUMBERS, NOT_READ
-from raresight.data.columns import Column, Dropped
-from raresight.data.held_out import counted, on_few, on_shared, on_unseen
-from raresight.data.repeats import count_repeated
-from raresight.data.schema import Schema
+from raresight.tables._arrow import compute
+from raresight.tables.coding import is_number, plain, texts_of, typed_numbers
+from raresight.tables.column_kinds import LOOKS_LIKE_NUMBERS, NOT_READ
+from raresight.tables.columns import Column, Dropped
+from raresight.tables.held_out import counted, on_few, on_shared, on_unseen
+from raresight.tables.repeats import count_repeated
+from raresight.tables.schema import Schema
 
 LEAK_AUC = 0.999
 FEWEST = 5
@@ -118,7 +118,7 @@ def look(
 
     Example:
         >>> import pyarrow as pa
-        >>> from raresight.data import learn_schema
+        >>> from raresight.tables import learn_schema
         >>> x, fraud = [float(i % 7) for i in range(400)], [int(i < 20) for i in range(400)]
         >>> table = pa.table({"x": x, "y": fraud})
         >>> schema = learn_schema(table, "y")

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from raresight.data._arrow import arrow, compute, whole
-from raresight.data.text_values import numbers_in_text
+from raresight.tables._arrow import arrow, compute, whole
+from raresight.tables.text_values import numbers_in_text
 
 _SIGNS = ("$", "€", "£", "¥")
 _CODES = (

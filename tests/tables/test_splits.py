@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raresight.data import make_folds, split_rows
+from raresight.tables import make_folds, split_rows
 
 N = 1000
 Y = (np.arange(N) % 50 == 7).astype(int)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from raresight.data._arrow import arrow, compute, whole
+from raresight.tables._arrow import arrow, compute, whole
 
 TextKind = Literal["empty", "integer", "number", "boolean", "text"]
 
