@@ -1,4 +1,4 @@
-"""Linear classifiers for any loss: fits, paths of fits, cross-validation, influence, streams."""
+"""Linear classifiers for any loss: fits, paths of fits, cross-validation, influence."""
 
 from .cv import LinearClassifierCV
 from .errors import NotConvergedWarning

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from .threads import in_threads
 
-__all__ = ["Design", "Floats", "make_design", "refuse_far_columns", "row_blocks", "unit_of"]
+__all__ = ["Design", "Floats", "make_design", "row_blocks", "unit_of"]
 
 Floats = NDArray[np.float64]
 
@@ -150,11 +150,11 @@ def row_blocks(n_rows: int, per_row: int) -> list[slice]:
     return [slice(begin, min(begin + size, n_rows)) for begin in range(0, n_rows, size)]
 
 
-def make_design(X: Any, weights: Floats | None, intercept: bool, refuse_far: bool = True) -> Design:
+def make_design(X: Any, weights: Floats | None, intercept: bool) -> Design:
     """Read the columns' means and deviations, in float64.
 
     Without an intercept columns are not centred, and their unit is the root of the mean square. A sparse
-    column too far from zero is an error, unless `refuse_far` leaves that to the caller.
+    column too far from zero is an error.
     """
     is_sparse: bool = sparse.issparse(X)
     if is_sparse:
@@ -183,8 +183,8 @@ def make_design(X: Any, weights: Floats | None, intercept: bool, refuse_far: boo
     varies = (variance > 0) & (_sparse_varies(X, weights) if is_sparse else variance > rounding**2)
     unit = np.sqrt(np.where(varies, variance, 1.0))
     inverse_unit = np.where(varies, 1 / unit, 0.0)
-    if is_sparse and refuse_far:
-        refuse_far_columns(centre, unit, varies)
+    if is_sparse:
+        _refuse_far_columns(centre, unit, varies)
     odd = (np.abs(centre) > _FAR * unit) | (unit > _EXTREME) | (unit < 1 / _EXTREME)
     explicit = not is_sparse and bool(np.any(odd & varies))
     return Design(X, centre, inverse_unit, explicit, intercept)
@@ -266,7 +266,7 @@ def _sparse_varies(X: Any, weights: Floats | None) -> NDArray[np.bool_]:
     return np.asarray(low < high)
 
 
-def refuse_far_columns(centre: Floats, unit: Floats, varies: NDArray[np.bool_]) -> None:
+def _refuse_far_columns(centre: Floats, unit: Floats, varies: NDArray[np.bool_]) -> None:
     """Sparse columns are centred through the coefficients: x.b - c.b keeps few digits where c is far out."""
     far = np.flatnonzero(varies & (np.abs(centre) > _FARTHEST * unit))
     if len(far):

@@ -20,7 +20,6 @@ from .reading import Reading, check_penalty, read_features, read_training, uncha
 from .scoring import linear_scores
 from .solver import Plan, minimise, warn_unless_converged
 from .steps import Minimum
-from .stream import Stream
 
 __all__ = ["LinearClassifier"]
 
@@ -81,7 +80,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (True, True)
     """
 
-    _stream: Stream | None
     _terms: FitTerms
 
     def __init__(
@@ -127,45 +125,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             minimum = minimise(reading.sample, loss, l2, plan, start)
             converged = warn_unless_converged(minimum, str(loss), plan)
             return self._set_fit(self, reading, loss, minimum, plan, converged)
-
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> LinearClassifier:
-        """Go on with a stream: one batch of rows, seen once.
-
-        Of the batches so far the model keeps the quadratic that their losses make at the coefficients of
-        their time (d^2 numbers), and the means and deviations of the features. A batch is fitted exactly
-        together with that quadratic. While rows of a class are lacking or the fit still moves, rows of up to
-        a million numbers are kept and fitted exactly. `classes` must be given with the first batch unless it
-        holds every class.
-
-        Batches should be in random order, and the more positives each holds the nearer one pass ends to
-        `fit`. For 100,000 rows of 5 features, mean probability over share of positives: 1.003 for 2,800
-        positives in random order in batches of 1,000, 1.02 for 12 positives (`fit` has 1.00). Sorted by label
-        it is 1.00 where the common class comes first (all rows are still kept; longer streams keep a weighted
-        sample of them), but 1.4 where the positives come first: shuffle, or use `fit`.
-
-        After `fit`, which keeps no such quadratic, a new stream begins.
-        """
-        plan = self._plan()
-        l2 = check_penalty(self.l2, "l2")
-        before: Stream | None = getattr(self, "_stream", None)
-        with unchanged_on_failure(self):
-            stream = Stream.advance(self, before, X, y, classes, sample_weight, l2, plan)
-        self._stream = stream
-        self.classes_ = stream.classes
-        self.loss_ = stream.loss
-        self._terms = FitTerms(plan.l1, l2, stream.intercept_wanted)
-        self.coef_, self.intercept_ = stream.coef, stream.intercept
-        self.__dict__.pop("objective_", None)  # of an earlier `fit`; a stream does not know its own
-        self.n_iter_ = stream.batches
-        self.gradient_norm_ = stream.residual
-        self.converged_ = stream.converged
-        return self
 
     # ---- predicting ----------------------------------------------------------------------
 
@@ -248,7 +207,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(reader, name):
                 setattr(self, name, getattr(reader, name))
-        self._stream = None
         self.classes_ = reading.classes
         self.loss_ = loss
         self._terms = FitTerms(plan.l1, float(self.l2), design.intercept)
