@@ -45,6 +45,7 @@ test: lint types browser
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/dev.stamp
+	$(INSTALL) --editable ".[dev,catboost]"
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 # On a machine with a GPU whose own Python has PyTorch: nothing is installed.

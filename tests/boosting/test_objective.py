@@ -319,12 +319,12 @@ CATBOOST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Failed to import numba")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_catboost_grows_its_own_trees(weighted):
-    catboost = pytest.importorskip(
-        "catboost", reason="CatBoost is no dependency; install it to run this test"
-    )
+    import catboost
+
     X, y = rare_table(2000, 0.2)
     weights = np.random.default_rng(4).integers(1, 4, len(y)) if weighted else None
     data = catboost.Pool(X, y, weight=weights)
@@ -335,17 +335,35 @@ def test_catboost_grows_its_own_trees(weighted):
     np.testing.assert_allclose(ours.predict(X), own.predict(X), atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Failed to import numba")
 def test_catboost_grows_its_own_trees_for_classes():
-    catboost = pytest.importorskip(
-        "catboost", reason="CatBoost is no dependency; install it to run this test"
-    )
+    import catboost
+
     X, y = three_classes(1500)
     data = catboost.Pool(X, y)
     own = catboost.CatBoost({**CATBOOST, "loss_function": "MultiClass"}).fit(data)
     custom = {"loss_function": objective("crossentropy", "catboost"), "eval_metric": "MultiClass"}
     ours = catboost.CatBoost({**CATBOOST, **custom}).fit(data)
     np.testing.assert_allclose(ours.predict(X), own.predict(X), atol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Failed to import numba")
+@pytest.mark.parametrize("text", ["tbl", "focal(gamma=2.0)", "logitadjusted(crossentropy,0.05)"])
+def test_catboost_lowers_the_loss_that_it_is_given(text):
+    import catboost
+
+    X, y = rare_table(4000, 0.05)
+    loss = parse(text)
+    start = start_of(loss, (1 - y.mean(), y.mean())).scores[0]
+    data = catboost.Pool(X, y, baseline=np.full(len(y), start))
+    parameters = {**CATBOOST, "boost_from_average": False, "eval_metric": "Logloss"}
+    model = catboost.CatBoost({**parameters, "loss_function": objective(loss, "catboost")}).fit(data)
+    # Predictions for a plain array leave the baseline out.
+    scores = model.predict(X, prediction_type="RawFormulaVal") + start
+    assert loss.value(scores, y).mean() < 0.6 * loss.value(np.full(len(y), start), y).mean()
+    assert loss.probability(scores).mean() == pytest.approx(y.mean(), rel=0.2)
 
 
 def test_catboost_derivatives_are_those_of_minus_the_loss():
