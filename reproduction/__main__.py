@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from raresight.common.lasting_stream import LastingStream
+from raresight.common.progress import FaultTolerantStream
 
 from . import ALL, DEEP_NAMES, NAMES, PARTS, SIMULATE, UnfinishedError, options_of, reproduce
 from .deep.settings import PAPER_WIDTH, Setup, refuse_seed, size_of
@@ -213,7 +213,7 @@ def _interrupted_words(name: str) -> str:
 
 def _tell(message: str) -> None:
     """Write a line of progress at once, if anybody hears it."""
-    stream = LastingStream(sys.stderr)
+    stream = FaultTolerantStream(sys.stderr)
     stream.write(f"{message}\n")
     stream.flush()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raresight.common.whole_files import write_together
+from raresight.common.atomic_files import write_files
 
 from .deep.estimates import Estimate, estimate, paired
 from .deep.experiments import EXPERIMENTS, Experiment, ablation_trials
@@ -89,7 +89,7 @@ def run(
     }
     for result, place in drawn:
         files |= draw(_curves(result), result.epochs, place)
-    return write_together(files, obsolete=[path for path in _pictures(out, stem) if path not in files])
+    return write_files(files, obsolete=[path for path in _pictures(out, stem) if path not in files])
 
 
 def _pictures(out: Path, stem: str) -> list[Path]:

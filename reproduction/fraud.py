@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from raresight.common.whole_files import write_together
+from raresight.common.atomic_files import write_files
 
 from . import UnfinishedError
 from .card_fraud import read_card_fraud
@@ -145,7 +145,7 @@ def run(
     ]
     summary = in_order([*summarised(each, pairs), *kept_summary])
     # First of which table they are: killed in between, no results stand there of which it is not known.
-    source, *results = write_together(
+    source, *results = write_files(
         {
             out / ABOUT: about_text(about),
             out / "fraud_splits.csv": rows_text(all_each),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from raresight.common.whole_files import write_together, write_whole
+from raresight.common.atomic_files import write_files, write_file
 from raresight.report.drawing import COLOURS, figure_class
 from raresight.report.loss_figure import short_label
 
@@ -29,7 +29,7 @@ PICTURES = (".svg", ".png")
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     """Records as a CSV file; see `rows_text`."""
-    return write_whole(path, rows_text(rows))
+    return write_file(path, rows_text(rows))
 
 
 def rows_text(rows: Sequence[dict[str, Any]]) -> str:
@@ -55,7 +55,7 @@ def figure_with_axes(
 
 def save_figure(figure: Any, path: Path) -> list[Path]:
     """Write a figure as SVG and PNG."""
-    return write_together(figure_files(figure, path))
+    return write_files(figure_files(figure, path))
 
 
 def figure_files(figure: Any, path: Path) -> dict[Path, bytes]:

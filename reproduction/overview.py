@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from raresight.common.whole_files import write_whole
+from raresight.common.atomic_files import write_file
 
 from . import DEEP_NAMES, brier, minority, table2, table4
 from .deep.experiments import EXPERIMENTS, PAPER_EPOCHS, Cell, Experiment
@@ -82,7 +82,7 @@ def run(
     shown = [result for one in found.values() for result in one.longest.values()]
     about = " ".join(filter(None, [origin_words(setup, shown, finished), others]))
     page = out / f"overview-{dataset}.md"
-    return [write_whole(page, f"{about}\n\n{markdown(found)}")]
+    return [write_file(page, f"{about}\n\n{markdown(found)}")]
 
 
 def _found(experiment: Experiment, setup: Setup, finished: dict[str, Record]) -> Found:

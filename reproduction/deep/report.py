@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raresight.common.whole_files import write_together
+from raresight.common.atomic_files import write_files
 
 from .. import UnfinishedError
 from ..output import PICTURES, rows_text
@@ -225,7 +225,7 @@ def write_report(
     }
     # Curves of before, where there are none now, would be of other results than the page.
     before = [curves.with_suffix(ending) for ending in PICTURES]
-    return write_together(files, obsolete=[path for path in before if path not in files])
+    return write_files(files, obsolete=[path for path in before if path not in files])
 
 
 def not_trained(

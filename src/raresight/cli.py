@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from . import __version__
-from .common.lasting_stream import LastingStream
+from .common.progress import FaultTolerantStream
 
 app = typer.Typer(
     name="raresight",
@@ -248,7 +248,7 @@ def main() -> None:
 
 
 def _progress_console() -> Console:
-    return Console(file=cast(IO[str], LastingStream(sys.stderr)))
+    return Console(file=cast(IO[str], FaultTolerantStream(sys.stderr)))
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -63,7 +63,7 @@ def test_defaults_at_every_prior(kind, loss, prior):
     assert mean == pytest.approx(1, abs=2 / np.sqrt(y.sum()))
     # On the training rows the shift makes the mean the prior; without it cross entropy is near.
     assert model.predict_proba(X)[:, 1].mean() == pytest.approx(prior, rel=1e-5)
-    assert abs(model.log_odds_shift_[0]) < (0.1 if loss == "crossentropy" else 1.0)
+    assert abs(model.calibrator_.levels[0]) < (0.1 if loss == "crossentropy" else 1.0)
     assert ranked > measure(built_in(kind, X, y, 50), prior)[2] - 0.01
 
 

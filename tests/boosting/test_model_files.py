@@ -128,7 +128,7 @@ EDITS = {
     "classes": {"dtype": "<i8", "values": [0, 2]},
     "categories": {"0": {"dtype": "str", "values": ["a", "b"]}},
     "parameters": {"loss": "tbl", "n_estimators": 7},
-    "log_odds_shift": [1.0],
+    "calibrator": {"slope": 1.0, "levels": [1.0]},
     "trained_on_sparse": True,
 }
 
@@ -158,8 +158,15 @@ def test_an_edited_side_file_is_refused(kind, tmp_path):
         ({"classes": {"dtype": "<i8", "values": [0]}}, "at least 2"),
         ({"classes": {"dtype": "<i8", "values": [0, 1, 2]}}, "start_score must be a list of 3"),
         ({"start_score": [float("nan")]}, "start_score must hold finite numbers"),
-        ({"log_odds_shift": [0.0, 0.0]}, "log_odds_shift must be a list of 1"),
-        ({"log_odds_shift": ["0"]}, "log_odds_shift must hold finite numbers"),
+        (
+            {"calibrator": {"slope": 1.0, "levels": [0.0, 0.0]}},
+            "levels of the calibrator must be a list of 1",
+        ),
+        (
+            {"calibrator": {"slope": 1.0, "levels": ["0"]}},
+            "levels of the calibrator must hold finite numbers",
+        ),
+        ({"calibrator": {"slope": 0.0, "levels": [0.0]}}, "a slope above 0"),
         ({"n_features": 0}, "n_features must be"),
         ({"feature_names": ["a"]}, "1 feature_names for 6"),
         ({"categories": {"6": {"dtype": "str", "values": ["a"]}}}, "column 6 of 6"),

@@ -18,7 +18,7 @@ import pytest
 
 import raresight
 from hostile_tables import frame
-from raresight.common.slope import calibration_of
+from raresight.common.calibration import held_out_calibrator, two_columns
 from raresight.job import fitting
 from raresight.metrics import recall_at_fpr
 
@@ -90,8 +90,8 @@ def test_probabilities_of_a_model_that_overfits_are_calibrated(monkeypatch):
     assert slope < 0.7
     # So are those of the rows that pull.
     rows, _, _, odds = seen[0]
-    assert calibration_of(odds, rows.y).slope == pytest.approx(1, abs=0.02)
-    assert result.model.fitted.slope == slope
+    assert held_out_calibrator(two_columns(odds), rows.y).slope == pytest.approx(1, abs=0.02)
+    assert result.model.fitted.calibrator.slope == slope
     after = result.judged.log_odds
     before = (after - level) / slope
 

@@ -153,8 +153,8 @@ def test_linear_scores_are_those_of_the_classifier(kind):
     features = fitted.part.features
     model = LinearClassifier("tbl").fit(features.apply(table.X), table.y)
     expected = model.predict_log_odds(features.apply(table.X.astype(np.float64)))
-    assert fitted.log_odds(table.X) - fitted.shift == pytest.approx(expected, abs=1e-5)
-    assert abs(fitted.shift) < 0.05
+    assert fitted.log_odds(table.X) - fitted.calibrator.levels[0] == pytest.approx(expected, abs=1e-5)
+    assert abs(fitted.calibrator.levels[0]) < 0.05
 
 
 @pytest.mark.parametrize(

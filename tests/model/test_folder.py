@@ -19,7 +19,7 @@ from scipy.special import expit
 
 from model.model_tables import plain_columns
 from raresight.common.json_values import digest_of
-from raresight.common.slope import Calibration
+from raresight.common.calibration import Calibrator
 from raresight.model.candidate import Candidate
 from raresight.model.families import fit_candidates
 from raresight.model.folder import FORMAT_VERSION, MODEL_FILE, Model, load
@@ -211,21 +211,12 @@ def test_missing_changed_and_truncated_parts(family, part, copied):
 def test_a_calibrated_model_comes_back(family, saved, tmp_path):
     model = saved[family][0]
     moved = replace(
-        model, fitted=model.fitted.calibrated(Calibration(0.5, -1.0)).calibrated(Calibration(3.0))
+        model, fitted=model.fitted.calibrated(Calibrator(0.5, (-1.0,))).calibrated(Calibrator(3.0))
     )
     moved.save(tmp_path / "moved")
     expected = 1.5 * model.log_odds(TABLE) - 3.0
     np.testing.assert_allclose(moved.log_odds(TABLE), expected, rtol=1e-12)
     np.testing.assert_array_equal(load(tmp_path / "moved").log_odds(TABLE), moved.log_odds(TABLE))
-
-
-def test_models_of_the_first_version_have_no_slope(copied, saved):
-    folder = copied("linear")
-    described = json.loads((folder / MODEL_FILE).read_text())
-    assert described.pop("slope") == 1.0
-    (folder / MODEL_FILE).write_text(json.dumps(described))
-    rewrite(folder, format_version=1)
-    np.testing.assert_array_equal(load(folder).log_odds(TABLE), saved["linear"][0].log_odds(TABLE))
 
 
 def test_changed_descriptions(copied):

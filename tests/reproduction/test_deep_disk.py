@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_written_is_named_by_the_file_asked_for(tmp_path
     monkeypatch.setattr(whole_files.Path, "write_bytes", read_only)
     monkeypatch.setattr(whole_files.Path, "unlink", read_only)
     with pytest.raises(OSError, match="Read-only") as refused:
-        whole_files.write_whole(tmp_path / "some.md", "text")
+        whole_files.write_file(tmp_path / "some.md", "text")
     assert refused.value.filename == str(tmp_path / "some.md")
 
 

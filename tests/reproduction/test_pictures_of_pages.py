@@ -9,7 +9,7 @@ import pytest
 
 from deep_journals import SHORT, write_journal
 from deep_records import record
-from raresight.common.whole_files import write_together
+from raresight.common.atomic_files import write_files
 from reproduction import output, reproduce
 from reproduction.deep.experiments import EXPERIMENTS, ablation_trials
 from reproduction.deep.journal import add_records, journal_path
@@ -81,13 +81,13 @@ def test_files_are_written_together_or_not_at_all(tmp_path):
     old.write_text("before")
     gone.write_text("before")
     with pytest.raises(FileNotFoundError) as refused:
-        write_together({old: "now", new: b"now", tmp_path / "no" / "folder.txt": "now"}, obsolete=[gone])
+        write_files({old: "now", new: b"now", tmp_path / "no" / "folder.txt": "now"}, obsolete=[gone])
     assert refused.value.filename == str(tmp_path / "no" / "folder.txt")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "old.txt": "before",
         "gone.txt": "before",
     }
-    assert write_together({old: "now ü\r\n", new: b"now"}, obsolete=[gone, gone]) == [old, new]
+    assert write_files({old: "now ü\r\n", new: b"now"}, obsolete=[gone, gone]) == [old, new]
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         "old.txt": "now ü\r\n".encode(),
         "new.txt": b"now",
@@ -116,7 +116,7 @@ def test_files_are_put_in_place_in_their_order(count, tmp_path, monkeypatch):
     put_in_place(count, monkeypatch)
     paths = [tmp_path / name for name in "cba"]
     with pytest.raises(Killed) if count < 3 else nullcontext():
-        write_together(dict.fromkeys(paths, "text"))
+        write_files(dict.fromkeys(paths, "text"))
     assert sorted(tmp_path.iterdir()) == sorted(paths[:count])
 
 

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from ..common.calibration import Calibrator, level_calibrator, two_columns
 from ..common.estimators import (
     columns_kept_on_failure,
     decided_classes,
@@ -24,8 +25,6 @@ from ..common.estimators import (
 )
 from ..common.json_values import pack_parameters, pack_values, unpack_values
 from ..common.labels import encode, read_targets, shares_of
-from ..common.level import level_shift, shifted
-from ..common.posterior import log_posterior, two_columns
 from ..common.tables import (
     Categories,
     apply_categories,
@@ -113,7 +112,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: Array
     booster_: Any
     start_score_: Any
-    log_odds_shift_: Array
+    calibrator_: Calibrator
     best_iteration_: int | None
     evals_result_: dict[str, dict[str, list[float]]]
     _categories: Categories
@@ -274,7 +273,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "classes_": classes,
             "booster_": trained.booster,
             "start_score_": start.scores[0] if n_scores == 1 else np.array(start.scores),
-            "log_odds_shift_": level_shift(log_posterior(loss, trained.scores), shares, weights)[1:],
+            "calibrator_": level_calibrator(loss.log_posterior(trained.scores), shares, weights),
             "best_iteration_": trained.best_iteration,
             "evals_result_": trained.evals_result,
             "_categories": categories,
@@ -345,7 +344,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self.decision_function(X)
         if len(self.classes_) > 2:
             raise ValueError(f"log-odds are for two classes, the model has {len(self.classes_)}")
-        return np.asarray(self.loss_.log_odds(scores.astype(np.float64)) + self.log_odds_shift_[0])
+        return self.calibrator_.log_odds(self.loss_.log_odds(scores.astype(np.float64)))
 
     def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities, (n, K)."""
@@ -356,8 +355,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if len(self.classes_) == 2:
             return two_columns(self.predict_log_odds(X))
-        found = log_posterior(self.loss_, self.decision_function(X))
-        return shifted(found, np.append(0.0, self.log_odds_shift_))
+        return self.calibrator_.log_posterior(self.loss_.log_posterior(self.decision_function(X)))
 
     def predict(self, X: Any) -> Array:
         """The class on whose side the raw score is, z > 0 for the positive one; of K the highest score.
@@ -402,7 +400,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "loss": text,
             "classes": pack_values(self.classes_, "classes"),
             "start_score": np.atleast_1d(self.start_score_).tolist(),
-            "log_odds_shift": self.log_odds_shift_.tolist(),
+            "calibrator": self.calibrator_.to_dict(),
             "n_features": int(self.n_features_in_),
             "feature_names": None if names is None else [str(name) for name in names],
             # By position: names may be numbers, which JSON would turn into text.
@@ -437,7 +435,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scores = described["start_score"]
             check_description(described, len(model.classes_))
             model.start_score_ = scores[0] if len(scores) == 1 else np.array(scores)
-            model.log_odds_shift_ = np.array(described["log_odds_shift"])
+            model.calibrator_ = Calibrator.from_dict(described["calibrator"])
             model.n_features_in_ = described["n_features"]
             if described["feature_names"] is not None:
                 model.feature_names_in_ = np.array(described["feature_names"], dtype=object)

@@ -54,7 +54,7 @@ class LightGBMClassifier(BoostedClassifier):
     objectives: after `save`, plain LightGBM predicts the same raw scores from the model file alone, with no
     init_score to remember. `predict_proba` applies the loss's link, so its probabilities are calibrated
     whatever the loss, and shifts the log-odds by a constant that makes the mean probability of the training
-    rows their share of positives (see `raresight.common.level`). With `loss="crossentropy"` the trees are
+    rows their share of positives (see `raresight.common.calibration`). With `loss="crossentropy"` the trees are
     those of LightGBM's `binary` or `multiclass`.
 
     Defaults that differ from LightGBM's scale with the loss's curvature at the start; see
@@ -84,7 +84,7 @@ class LightGBMClassifier(BoostedClassifier):
         booster_: The `lightgbm.Booster`.
         classes_, n_features_in_, feature_names_in_: As in scikit-learn.
         start_score_: The constant training started from, one number or K.
-        log_odds_shift_: What is added to the log-odds of each class but the first.
+        calibrator_: Puts the mean probabilities of the training rows at the class shares.
         best_iteration_: The best round, counted from 0, after early stopping; else None.
         evals_result_: The metric after each round, by evaluation set.
         feature_importances_: Shares of the total gain.

@@ -72,9 +72,11 @@ def check_description(described: dict[str, Any], n_classes: int) -> None:
     """Refuse numbers that are not finite and lists whose lengths do not fit the classes."""
     if n_classes < 2:
         raise ValueError(f"classes holds {n_classes} of them, at least 2 are needed")
-    lengths = {"start_score": 1 if n_classes == 2 else n_classes, "log_odds_shift": n_classes - 1}
-    for name, length in lengths.items():
-        values = described[name]
+    numbers = {
+        "start_score": (described["start_score"], 1 if n_classes == 2 else n_classes),
+        "levels of the calibrator": (described["calibrator"]["levels"], n_classes - 1),
+    }
+    for name, (values, length) in numbers.items():
         if not isinstance(values, list) or len(values) != length:
             raise ValueError(f"{name} must be a list of {length} numbers for {n_classes} classes")
         if not all(_is_number(value) and math.isfinite(value) for value in values):

@@ -34,7 +34,7 @@ class XGBoostClassifier(BoostedClassifier):
     which is stored in the model as XGBoost's `base_score`: after `save`, plain XGBoost predicts the same raw
     scores from the model file alone. `predict_proba` applies the loss's link, so its probabilities are
     calibrated whatever the loss, and shifts the log-odds by a constant that makes the mean probability of the
-    training rows their share of positives (see `raresight.common.level`). With `loss="crossentropy"` the
+    training rows their share of positives (see `raresight.common.calibration`). With `loss="crossentropy"` the
     trees are those of `binary:logistic` started at the same constant, or of `multi:softprob`.
 
     Defaults that differ from XGBoost's scale with the loss's curvature at the start; see
@@ -66,7 +66,7 @@ class XGBoostClassifier(BoostedClassifier):
         booster_: The `xgboost.Booster`.
         classes_, n_features_in_, feature_names_in_: As in scikit-learn.
         start_score_: The constant training started from, one number or K.
-        log_odds_shift_: What is added to the log-odds of each class but the first.
+        calibrator_: Puts the mean probabilities of the training rows at the class shares.
         best_iteration_: The best round, counted from 0, after early stopping; else None.
         evals_result_: The metric after each round, by evaluation set.
         feature_importances_: Shares of the total gain.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..common.lasting_stream import LastingStream
+from ..common.progress import FaultTolerantStream
 
 __all__ = ["About", "Tell", "quiet", "telling"]
 
@@ -52,9 +52,9 @@ def telling(verbose: bool | str) -> Iterator[About]:
     if is_quiet or stream is None:
         yield lambda subject: quiet
     elif not on_terminal:
-        yield _Lines(LastingStream(stream)).about
+        yield _Lines(FaultTolerantStream(stream)).about
     else:
-        line = _Line(LastingStream(stream), _UNASKED_AFTER if asked == "auto" else 0.0)
+        line = _Line(FaultTolerantStream(stream), _UNASKED_AFTER if asked == "auto" else 0.0)
         try:
             yield line.about
         finally:
@@ -76,7 +76,7 @@ def _is_first_process() -> bool:
 class _Lines:
     """A line in a log, not more than one in two seconds, the first of each subject at once."""
 
-    def __init__(self, stream: LastingStream) -> None:
+    def __init__(self, stream: FaultTolerantStream) -> None:
         self._stream = stream
 
     def about(self, subject: str) -> Tell:
@@ -99,7 +99,7 @@ class _Line:
     It is left with the cursor at its beginning, so that a warning does not follow it on the same line.
     """
 
-    def __init__(self, stream: LastingStream, after: float) -> None:
+    def __init__(self, stream: FaultTolerantStream, after: float) -> None:
         self._stream, self._next, self._drawn = stream, time.monotonic() + after, 0
 
     def about(self, subject: str) -> Tell:

@@ -212,7 +212,7 @@ def _conclude(
     fitted = fit_all(wanted, rows, options.seed, engine)
     out_of_fold = found.out_of_fold(found.best.number)
     calibration = calibration_by(out_of_fold, task)
-    out_of_fold = calibration.slope * out_of_fold + calibration.level
+    out_of_fold = calibration.log_odds(out_of_fold)
     fitted[winner] = fitted[winner].calibrated(calibration)
     tell(Step("Judging on the held-out rows"))
     judged = judge(
@@ -238,7 +238,7 @@ def _conclude(
         facts={
             "metrics": judged.evaluation.to_dict(),
             "threshold": {name: getattr(judged.threshold, name) for name in _THRESHOLD_FACTS},
-            "calibration": {"slope": calibration.slope, "level": calibration.level},
+            "calibration": {"slope": calibration.slope, "level": calibration.levels[0]},
             "data": {
                 "fingerprint": rows.fingerprint,
                 "training_rows": len(rows.y),

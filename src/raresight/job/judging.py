@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.slope import Calibration, calibration_of
+from ..common.calibration import Calibrator, held_out_calibrator, two_columns
 from ..engines import LocalEngine
 from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr
 from ..metrics.threshold import NoThresholdError
@@ -89,11 +89,12 @@ def _fit_one(schema: Schema, seed: int, arrays: Mapping[str, NDArray[Any]], cand
     )[0]
 
 
-def calibration_by(out_of_fold: NDArray[Any], task: Task) -> Calibration:
+def calibration_by(out_of_fold: NDArray[Any], task: Task) -> Calibrator:
     """Slope and level of the log-odds of validation rows, NaN where a row was never validated on."""
     is_known = ~np.isnan(out_of_fold)
     weights = None if task.weights is None else task.weights[is_known]
-    return calibration_of(out_of_fold[is_known], task.y[is_known].astype(np.int64), weights)
+    log_posterior = two_columns(out_of_fold[is_known])
+    return held_out_calibrator(log_posterior, task.y[is_known].astype(np.int64), weights)
 
 
 def judge(

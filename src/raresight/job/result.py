@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.whole_files import write_whole
+from ..common.atomic_files import write_file
 from ..metrics import Evaluation
 from ..model.folder import Model
 from ..report.fit_parts import InfluentialRow, plain
@@ -80,8 +80,8 @@ class FitResult:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save(folder / "model")
-        write_whole(folder / "evaluation.json", json.dumps(self.to_dict(), indent=1, allow_nan=False))
-        write_whole(folder / "leaderboard.csv", self._leaderboard_csv())
+        write_file(folder / "evaluation.json", json.dumps(self.to_dict(), indent=1, allow_nan=False))
+        write_file(folder / "leaderboard.csv", self._leaderboard_csv())
         self.report(folder / "report.html")
         return folder
 

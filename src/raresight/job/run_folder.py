@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..common.whole_files import write_whole
+from ..common.atomic_files import write_file
 from .options import Options
 
 __all__ = ["check_place", "open_run"]
@@ -59,7 +59,7 @@ def open_run(folder: Path, options: Options, what: dict[str, Any], *, resume: bo
         raise ValueError(f"{folder} is not empty and holds no run: give another folder by --out")
     folder.mkdir(parents=True, exist_ok=True)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, "asked": asked}
-    write_whole(place, json.dumps(content, indent=1))
+    write_file(place, json.dumps(content, indent=1))
 
 
 def _refuse_difference(place: Path, asked: dict[str, Any]) -> None:

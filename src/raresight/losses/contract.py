@@ -10,6 +10,7 @@ import numpy as np
 
 from ._arrays import Array, Ops
 from ._inputs import Problem, is_tensor, read_problem, read_scores
+from ._numpy_ops import NumpyOps
 from .inverse import invert_increasing
 
 __all__ = ["Loss"]
@@ -108,6 +109,18 @@ class Loss(ABC):
                 self._need_link()
                 eta = ops.sigmoid(self._log_odds(ops, ops.to_double(scores)))
         return _present(ops.like(eta, scores))
+
+    def log_posterior(self, z: Array) -> np.ndarray[Any, Any]:
+        """Logarithms of the calibrated probabilities of all classes, (n, K), in float64.
+
+        `z` holds (n,) scores, for two classes, or (n, K) class logits.
+        """
+        scores = np.asarray(z, dtype=np.float64)
+        if scores.ndim == 1:
+            log_odds = np.asarray(self.log_odds(scores))
+            return np.asarray(-np.logaddexp(0.0, np.stack([log_odds, -log_odds], axis=1)))
+        with NumpyOps.guard():
+            return np.asarray(self._class_log_posterior(NumpyOps, scores))
 
     def class_scores(self, probability: Array) -> np.ndarray[Any, Any]:
         """Class logits whose posterior is `probability`, K positive numbers that sum to one."""

@@ -1,17 +1,15 @@
 """One way to fit, score, save and load a model of any family.
 
 Raw scores z go through the loss's inverse link lambda, and a constant delta makes the mean probability of the
-training rows their (weighted) share of positives (see `raresight.common.level`):
+training rows their (weighted) share of positives:
 
-    log-odds = a lambda(z) + delta,    a = 1 unless rows that training did not see say otherwise.
+    log-odds = a lambda(z) + delta,    a = 1 unless rows that training did not see say otherwise
 
-Nets have their constant in z (see `raresight.deep.level`), and delta = 0. `Fitted.calibrated` sets both by
-rows that training did not see (see `raresight.common.slope`).
+(see `raresight.common.calibration`). Nets have their constant in z, and delta = 0.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,9 +23,8 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from ..boosting import NoSplitWarning, start_of
+from ..common.calibration import Calibrator, level_calibrator
 from ..common.labels import shares_of
-from ..common.level import level_shift
-from ..common.slope import Calibration
 from ..linear import NotConvergedWarning
 from ..losses import Loss, NonConvexLossWarning, parse
 from ..losses.for_classes import loss_for_classes
@@ -54,9 +51,8 @@ class Fitted:
         loss: Its loss.
         part: The native half: a `LinearPart`, a `BoostedPart` or a `DeepPart`.
         start_score: The loss-optimal constant score of the training rows.
-        shift: What is added to the link's log-odds; zero for nets as they were fitted, whose scores have the
-            constant on them.
-        slope: What they are multiplied by before.
+        calibrator: Slope and level of the link's log-odds; the identity for nets as they were fitted, whose
+            scores have the constant on them.
         warnings: What the fit had to say, such as that it did not converge.
         threads: For predictions; None takes all cores.
 
@@ -72,10 +68,9 @@ class Fitted:
     loss: Loss
     part: LinearPart | BoostedPart | DeepPart
     start_score: float
-    shift: float
+    calibrator: Calibrator = Calibrator()
     warnings: tuple[str, ...] = ()
     threads: int | None = None
-    slope: float = 1.0
 
     @property
     def n_columns(self) -> int:
@@ -94,23 +89,21 @@ class Fitted:
         """Calibrated log-odds of raw scores that are known already."""
 
         def link(rows: slice) -> Floats:
-            odds = self.loss.log_odds(scores[rows].astype(np.float64))
-            return np.asarray(self.slope * odds + self.shift)
+            return self.calibrator.log_odds(self.loss.log_odds(scores[rows].astype(np.float64)))
 
         return by_blocks(link, len(scores), self.threads)
 
-    def calibrated(self, calibration: Calibration) -> Fitted:
+    def calibrated(self, calibrator: Calibrator) -> Fitted:
         """The same with other log-odds, a straight line of these.
 
         >>> rng = np.random.default_rng(0)
         >>> X, y = rng.normal(size=(100, 1)), np.arange(100) % 2
         >>> (fitted,) = fit_candidates([Candidate("linear", "tbl")], X, y, [], [])
-        >>> moved = fitted.calibrated(Calibration(2.0, 1.0)).log_odds(X)
+        >>> moved = fitted.calibrated(Calibrator(2.0, (1.0,))).log_odds(X)
         >>> bool(np.allclose(moved, 2 * fitted.log_odds(X) + 1))
         True
         """
-        slope, level = calibration.slope, calibration.level
-        return replace(self, slope=slope * self.slope, shift=slope * self.shift + level)
+        return replace(self, calibrator=self.calibrator.then(calibrator))
 
     def naive_probability(self, X: NDArray[Any]) -> Floats:
         """sigmoid(z): what one would take for the probability without the link."""
@@ -128,15 +121,14 @@ class Fitted:
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the native files into a folder; the description for `load` says their names."""
         text = str(self.loss)
-        line = f"{self.slope!r} lambda(z) + {self.shift!r}"
+        line = f"{self.calibrator.slope!r} lambda(z) + {self.calibrator.levels[0]!r}"
         files = self.part.save(folder)
         return {
             "candidate": self.candidate.to_dict(),
             "loss": text,
             "link": f"log-odds = {line}, lambda the inverse link of {text}",
             "start_score": self.start_score,
-            "level_shift": self.shift,
-            "slope": self.slope,
+            "calibrator": self.calibrator.to_dict(),
             "n_columns": self.n_columns,
             "warnings": list(self.warnings),
             "files": list(files),
@@ -147,8 +139,8 @@ class Fitted:
         """Read what `save` wrote; predictions then take all cores."""
         try:
             candidate = Candidate.from_dict(description["candidate"])
-            start_score, shift = float(description["start_score"]), float(description["level_shift"])
-            slope = float(description.get("slope", 1.0))  # the first version had none
+            start_score = float(description["start_score"])
+            calibrator = Calibrator.from_dict(description["calibrator"])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NonConvexLossWarning)  # said when it was fitted
                 loss = parse(description["loss"])
@@ -156,12 +148,10 @@ class Fitted:
             n_columns = description["n_columns"]
         except (KeyError, TypeError) as error:
             raise ValueError(f"the description of the model lacks or garbles an entry: {error}") from None
-        if not (math.isfinite(slope) and slope > 0):
-            raise ValueError(f"the description of the model has the slope {slope}, which must be above 0")
         part = _load_part(folder, candidate.family)
         if part.n_columns != n_columns:
             raise ValueError(f"the native model has {part.n_columns} columns, its description {n_columns}")
-        return cls(candidate, loss, part, start_score, shift, texts, slope=slope)
+        return cls(candidate, loss, part, start_score, calibrator, texts)
 
 
 def fit_candidates(
@@ -231,8 +221,8 @@ def _fit_one_booster(
     with _kept_warnings() as kept:
         loss = loss_for_classes(candidate.loss, np.bincount(codes, minlength=2))
         part = fit_booster(candidate, loss, X, codes, categorical, shares, weights, seed, threads)
-    start, shift = start_of(loss, shares).scores[0], float(part.classifier.log_odds_shift_[0])
-    return Fitted(candidate, loss, part, start, shift, tuple(dict.fromkeys(kept)), threads)
+    start, texts = start_of(loss, shares).scores[0], tuple(dict.fromkeys(kept))
+    return Fitted(candidate, loss, part, start, part.classifier.calibrator_, texts, threads)
 
 
 def _fit_one_deep(
@@ -252,7 +242,7 @@ def _fit_one_deep(
     loss = part.classifier.loss_
     start = start_of(loss, shares).scores[0]
     # The scores are at their level already: the constant is on them, not on the log-odds.
-    return Fitted(candidate, loss, part, start, 0.0, tuple(dict.fromkeys(kept)), threads)
+    return Fitted(candidate, loss, part, start, Calibrator(), tuple(dict.fromkeys(kept)), threads)
 
 
 def _fit_all_linear(
@@ -273,12 +263,10 @@ def _fit_all_linear(
         # The solver names the setting that it warns of.
         own = [text for text in kept if text.startswith((f"{loss}, l2={l2:g}:", f"{loss} is not convex"))]
         with _kept_warnings() as levels:
-            odds = np.asarray(loss.log_odds(part.scores(X, threads)))
-            both = np.asarray(-np.logaddexp(0.0, np.stack([odds, -odds], axis=1)))
-            shift = float(level_shift(both, shares, weights)[1])
+            calibrator = level_calibrator(loss.log_posterior(part.scores(X, threads)), shares, weights)
         start = start_of(loss, shares).scores[0]
         texts = tuple(dict.fromkeys([*own, *levels]))
-        result.append(Fitted(candidate, loss, part, start, shift, texts, threads))
+        result.append(Fitted(candidate, loss, part, start, calibrator, texts, threads))
     return result
 
 

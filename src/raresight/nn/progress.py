@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Protocol, cast
 
-from ..common.lasting_stream import LastingStream
+from ..common.progress import FaultTolerantStream
 from .training import Row
 
 __all__ = ["Listener", "Moment", "shown"]
@@ -57,7 +57,7 @@ def shown(progress: bool) -> Iterator[Listener]:
     if not progress or sys.stderr is None:
         yield _nothing
         return
-    stream = LastingStream(sys.stderr)
+    stream = FaultTolerantStream(sys.stderr)
     live = _live_view(stream) if stream.isatty() else None
     if live is None:
         yield _Lines(stream)
@@ -71,7 +71,7 @@ def _nothing(moment: Moment) -> None:
 
 
 class _Lines:
-    def __init__(self, stream: LastingStream) -> None:
+    def __init__(self, stream: FaultTolerantStream) -> None:
         self._stream, self._next = stream, 0.0
 
     def __call__(self, moment: Moment) -> None:
@@ -83,7 +83,7 @@ class _Lines:
             self._stream.flush()
 
 
-def _live_view(stream: LastingStream) -> Any:
+def _live_view(stream: FaultTolerantStream) -> Any:
     """The table of rich, or None where rich is not installed."""
     try:
         from rich.console import Console, Group

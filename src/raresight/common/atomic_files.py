@@ -1,0 +1,150 @@
+"""Files that appear whole or not at all, and folders that one process holds.
+
+A file is written beside its place, brought to the disk and renamed. A reader finds the old file or the new
+one, never a part; a full disk or a kill leaves the old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["hold_folder", "naming_file", "replacing", "write_file", "write_files", "write_json"]
+
+
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Write a file in place of an earlier one; returns its path."""
+    write_files({path: content})
+    return path
+
+
+def write_json(path: Path, value: Any) -> Path:
+    """Write plain values as JSON in place of an earlier file. NaN is an error: JSON has none."""
+    return write_file(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def write_files(contents: Mapping[Path, str | bytes], obsolete: Iterable[Path] = ()) -> list[Path]:
+    """Write files that belong together: on a full disk all the old ones are kept.
+
+    They are renamed in the order given, after all of them are on the disk. A kill between two renames leaves
+    the last ones old, so the file that vouches for the others (by their digests) comes last.
+
+    Args:
+        contents: What each file holds; text is written as UTF-8.
+        obsolete: Files that are no part of the new state. They are removed before the first rename.
+    """
+    with contextlib.ExitStack() as stack:
+        # A stack leaves its contexts in reverse order.
+        opened = [(path, stack.enter_context(_aside(path))) for path in contents]
+        for path, aside in opened:
+            content = contents[path]
+            with naming_file(path):
+                aside.write_bytes(content.encode() if isinstance(content, str) else content)
+                _flush(aside)
+        for path in obsolete:
+            path.unlink(missing_ok=True)
+        for path, aside in opened:
+            _rename(aside, path)
+    return list(contents)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to; it takes the place of `path` when the block ends without an error.
+
+    For files that a library writes, or that are written piece by piece.
+
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "scores.csv"
+    >>> with replacing(target) as aside:
+    ...     _ = aside.write_text("score")
+    >>> target.read_text()
+    'score'
+    """
+    with _aside(path) as aside, naming_file(path):
+        yield aside
+        _flush(aside)
+        _rename(aside, path)
+
+
+@contextmanager
+def naming_file(path: Path) -> Iterator[None]:
+    """Name the file in an `OSError` that does not: a write to an open file on a full disk names none.
+
+    >>> with naming_file(Path("some.json")):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+    ...
+    OSError: [Errno 28] No space left on device: 'some.json'
+    """
+    try:
+        yield
+    except OSError as error:
+        named = error.filename is not None and not str(error.filename).endswith(_suffix())
+        if named or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@contextmanager
+def hold_folder(folder: Path, activity: str) -> Iterator[None]:
+    """Hold a folder for this process. The system releases it when the process ends, however it ends.
+
+    Args:
+        folder: It is made where it is missing.
+        activity: What a second process is told that the first one does, such as "searching".
+
+    Raises:
+        RuntimeError: Another process holds the folder.
+    """
+    import fcntl  # not on every system, where files can still be read
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RuntimeError(
+                f"another process is {activity} in {folder}: wait for it to end, or take another folder"
+            ) from None
+        yield
+
+
+def _suffix() -> str:
+    # Of this process: two that write the same file do not write into each other's.
+    return f".{os.getpid()}.unfinished"
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """A hidden name in the same folder, so that the rename does not cross file systems."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file in it")
+    aside = path.with_name(f".{path.name}{_suffix()}")
+    try:
+        yield aside
+    finally:
+        # What could not be written may not be removable either; the first error says more.
+        with contextlib.suppress(OSError):
+            aside.unlink()
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _rename(aside: Path, path: Path) -> None:
+    with naming_file(path):
+        aside.replace(path)
+        # The name, too, must be on the disk before a later file relies on it.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,239 @@
+"""Results as they come: lines of JSON, each with a checksum that is chained to the line before.
+
+A line is a JSON object whose last entry is "check", the first 16 hexadecimal digits of
+
+    SHA-256(check of the line before, then the line without its own check).
+
+So a line that was changed, removed or put in from elsewhere is found, and named by its number. A process that
+is killed while it writes leaves a torn last line; it is dropped, and what it stood for is done again.
+
+A journal whose name ends in `.gz` is a gzip file that grows: every addition is a member of its own, as the
+format allows, and `zcat` shows all of them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from .atomic_files import naming_file, write_file
+
+__all__ = ["Journal", "JournalError", "read_journal", "write_journal"]
+
+Entry = dict[str, Any]
+
+_CHECK = "check"
+_START = "0" * 16
+_GZIP = 16 + zlib.MAX_WBITS  # zlib's name for the format of gzip files
+
+
+class JournalError(ValueError):
+    """A journal was changed, cut or mixed with another one since it was written."""
+
+
+class Journal:
+    """A journal that is open for writing; `entries` are those it has, in order.
+
+    One process at a time may write: hold the folder, see `raresight.common.atomic_files.hold_folder`.
+
+    Args:
+        path: The file; it is made where it is missing.
+        keep: Keep so many entries and drop the later ones, whose work is done again. Default: all whole ones.
+
+    Raises:
+        JournalError: The file is damaged before its last line, or has fewer entries than `keep`.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "journal.jsonl"
+    >>> with Journal(path) as journal:
+    ...     journal.append([{"fold": 0, "auc": 0.9}])
+    >>> read_journal(path)
+    [{'fold': 0, 'auc': 0.9}]
+    """
+
+    def __init__(self, path: Path, keep: int | None = None) -> None:
+        self._path = path
+        content = path.read_bytes() if path.exists() else b""
+        found = _read(path, content)
+        if keep is not None and keep > len(found.entries):
+            raise JournalError(
+                f"{path} has {len(found.entries)} entries, but {keep} were there before: it was cut since. "
+                "Take another folder"
+            )
+        self.entries = found.entries[:keep]
+        self._check = found.checks[len(self.entries) - 1] if self.entries else _START
+        if len(self.entries) < len(found.entries) or found.whole_bytes < len(content):
+            # Into a new file: a kill while this one is mended would lose what it has.
+            write_file(path, _packed(path, found.lines[: len(self.entries)]))
+        with naming_file(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = path.open("ab")
+
+    def append(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Write entries; readers see them at once. NaN and infinity are written as null."""
+        lines, added = [], []
+        check = self._check
+        for entry in entries:
+            line, check = _line(entry, check)
+            lines.append(line)
+            added.append(json.loads(line))
+        for entry in added:
+            del entry[_CHECK]
+        if not lines:
+            return
+        with naming_file(self._path):
+            self._file.write(_packed(self._path, lines))
+            self._file.flush()
+        self._check = check
+        self.entries += added
+
+    def sync(self) -> int:
+        """Bring everything to the disk; returns the number of entries."""
+        with naming_file(self._path):
+            os.fsync(self._file.fileno())
+        return len(self.entries)
+
+    def close(self) -> None:
+        """Write what is left, and close the file."""
+        with naming_file(self._path):
+            self._file.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def read_journal(path: Path) -> list[Entry]:
+    """The entries of a journal, also while a process writes it: a torn last line is left out.
+
+    Raises:
+        JournalError: A line before the last one is damaged.
+    """
+    with naming_file(path):
+        content = path.read_bytes()
+    return _read(path, content).entries
+
+
+def write_journal(path: Path, entries: Iterable[Mapping[str, Any]]) -> Path:
+    """Write a whole journal in place of an earlier one."""
+    lines, check = [], _START
+    for entry in entries:
+        line, check = _line(entry, check)
+        lines.append(line)
+    return write_file(path, _packed(path, lines))
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The whole lines of a journal, their entries and checks, and the bytes that hold them."""
+
+    lines: list[bytes]
+    entries: list[Entry]
+    checks: list[str]
+    whole_bytes: int
+
+
+def _read(path: Path, content: bytes) -> _Content:
+    lines, whole_bytes = _members(path, content) if _is_packed(path) else _plain_lines(content)
+    entries: list[Entry] = []
+    checks: list[str] = []
+    before = _START
+    for number, line in enumerate(lines, start=1):
+        entry = _parsed(line)
+        is_sound = entry is not None and entry.get(_CHECK) == _digest(before, _body(line))
+        if not is_sound:
+            if number == len(lines) and entry is None:
+                # A crash of the system may leave a newline behind bytes that never reached the disk.
+                return _Content(lines[:-1], entries, checks, whole_bytes - 1)
+            raise JournalError(
+                f"{path} is damaged at line {number}: it was changed, or lines before it are missing. Take "
+                "another folder, or remove this one"
+            )
+        assert entry is not None
+        before = entry.pop(_CHECK)
+        entries.append(entry)
+        checks.append(before)
+    return _Content(lines, entries, checks, whole_bytes)
+
+
+def _plain_lines(content: bytes) -> tuple[list[bytes], int]:
+    whole = content.rfind(b"\n") + 1
+    return content[:whole].splitlines(), whole
+
+
+def _members(path: Path, content: bytes) -> tuple[list[bytes], int]:
+    """The lines of a gzip file member by member; of a torn last member those that are whole."""
+    lines: list[bytes] = []
+    place = 0
+    while content[place:]:
+        member = zlib.decompressobj(wbits=_GZIP)
+        try:
+            text = member.decompress(content[place:])
+        except zlib.error as error:
+            raise JournalError(
+                f"{path} is damaged at byte {place} ({error}): it is no gzip file, or has other bytes in it"
+            ) from None
+        if not member.eof:
+            return lines + text[: text.rfind(b"\n") + 1].splitlines(), place
+        lines += text.splitlines()
+        place = len(content) - len(member.unused_data)
+    return lines, place
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix == ".gz"
+
+
+def _packed(path: Path, lines: list[bytes]) -> bytes:
+    text = b"".join(line + b"\n" for line in lines)
+    # Without a time, so that the same lines are the same bytes.
+    return gzip.compress(text, mtime=0) if _is_packed(path) and lines else text
+
+
+def _line(entry: Mapping[str, Any], before: str) -> tuple[bytes, str]:
+    """The line of an entry and its check."""
+    if _CHECK in entry:
+        raise ValueError(f"an entry of a journal has no {_CHECK!r} of its own: {entry!r}")
+    body = json.dumps(_finite(entry), ensure_ascii=False, allow_nan=False)[:-1].encode()
+    check = _digest(before, body)
+    separator = b", " if entry else b""
+    return body + separator + f'"{_CHECK}": "{check}"}}'.encode(), check
+
+
+def _body(line: bytes) -> bytes:
+    """What `_line` took the check of: the line up to its last entry."""
+    end = line.rfind(f'"{_CHECK}": '.encode())
+    return line[:end].removesuffix(b", ")
+
+
+def _digest(before: str, body: bytes) -> str:
+    return hashlib.sha256(before.encode() + body).hexdigest()[:16]
+
+
+def _parsed(line: bytes) -> Entry | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null, at any depth."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value

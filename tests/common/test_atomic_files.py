@@ -1,0 +1,89 @@
+"""Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from raresight.common.atomic_files import hold_folder, replacing, write_file, write_files, write_json
+
+
+def test_a_file_takes_the_place_of_the_old_one(tmp_path):
+    path = tmp_path / "a.txt"
+    assert write_file(path, "ü\r\n") == path
+    assert path.read_bytes() == "ü\r\n".encode()
+    write_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    write_json(path, {"a": [1, "ü"]})
+    assert path.read_text() == '{\n "a": [\n  1,\n  "ü"\n ]\n}'
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_what_cannot_be_written_leaves_the_old_files(tmp_path):
+    old, gone = tmp_path / "old", tmp_path / "gone"
+    old.write_text("old")
+    gone.write_text("gone")
+    with pytest.raises(FileNotFoundError, match="no folder/new"):
+        write_files({old: "new", tmp_path / "no folder" / "new": "new"}, obsolete=[gone])
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_json(old, float("nan"))
+    assert (old.read_text(), gone.read_text()) == ("old", "gone")
+    assert sorted(os.listdir(tmp_path)) == ["gone", "old"]
+    write_files({old: "new"}, obsolete=[gone, gone])
+    assert os.listdir(tmp_path) == ["old"]
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        write_file(tmp_path, "text")
+
+
+def test_a_block_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "scores"
+    path.write_text("old")
+
+    def fail():
+        with replacing(path) as aside:
+            aside.write_text("half")
+            raise KeyError("broken")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert path.read_text() == "old"
+    with replacing(path) as aside:
+        aside.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["scores"]
+
+
+def test_a_killed_writer_leaves_the_old_file(tmp_path):
+    path = tmp_path / "model"
+    path.write_text("old")
+    script = (
+        "import os, pathlib, signal\n"
+        "from raresight.common.atomic_files import replacing\n"
+        f"with replacing(pathlib.Path({str(path)!r})) as aside:\n"
+        "    aside.write_text('half')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    assert path.read_text() == "old"
+
+
+def test_a_folder_is_held_by_one_process(tmp_path):
+    script = (
+        "import pathlib\n"
+        "from raresight.common.atomic_files import hold_folder\n"
+        f"with hold_folder(pathlib.Path({str(tmp_path)!r}), 'searching'): pass\n"
+    )
+
+    def other():
+        return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    with hold_folder(tmp_path, "searching"):
+        assert "another process is searching in" in other().stderr
+    assert other().returncode == 0
