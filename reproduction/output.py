@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from raresight.common.atomic_files import write_files, write_file
+from raresight.common.atomic_files import write_file, write_files
 from raresight.report.drawing import COLOURS, figure_class
 from raresight.report.loss_figure import short_label
 

@@ -160,11 +160,11 @@ def test_an_edited_side_file_is_refused(kind, tmp_path):
         ({"start_score": [float("nan")]}, "start_score must hold finite numbers"),
         (
             {"calibrator": {"slope": 1.0, "levels": [0.0, 0.0]}},
-            "levels of the calibrator must be a list of 1",
+            "levels of .* must be a list of 1",
         ),
         (
             {"calibrator": {"slope": 1.0, "levels": ["0"]}},
-            "levels of the calibrator must hold finite numbers",
+            "levels of .* must hold finite numbers",
         ),
         ({"calibrator": {"slope": 0.0, "levels": [0.0]}}, "a slope above 0"),
         ({"n_features": 0}, "n_features must be"),

@@ -18,8 +18,8 @@ import pytest
 from scipy.special import expit
 
 from model.model_tables import plain_columns
-from raresight.common.json_values import digest_of
 from raresight.common.calibration import Calibrator
+from raresight.common.json_values import digest_of
 from raresight.model.candidate import Candidate
 from raresight.model.families import fit_candidates
 from raresight.model.folder import FORMAT_VERSION, MODEL_FILE, Model, load
@@ -251,8 +251,8 @@ def test_changed_descriptions(copied):
         ({"parts": {"../linear.json": "00"}}, "not a file of the model's folder"),
         ({"threshold": None}, "lacks or garbles an entry"),
         ({"start_score": "high"}, "high"),
-        ({"slope": 0.0}, "slope 0.0, which must be above 0"),
-        ({"slope": -1.0}, "slope -1.0, which must be above 0"),
+        ({"calibrator": {"slope": 0.0, "levels": [0.0]}}, "a slope above 0"),
+        ({"calibrator": {"slope": -1.0, "levels": [0.0]}}, "a slope above 0"),
         ({"schema": {"columns": []}}, "no schema of a table"),
         ({"loss": "nonsense"}, "unknown loss 'nonsense'"),
     ],

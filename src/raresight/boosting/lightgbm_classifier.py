@@ -54,8 +54,8 @@ class LightGBMClassifier(BoostedClassifier):
     objectives: after `save`, plain LightGBM predicts the same raw scores from the model file alone, with no
     init_score to remember. `predict_proba` applies the loss's link, so its probabilities are calibrated
     whatever the loss, and shifts the log-odds by a constant that makes the mean probability of the training
-    rows their share of positives (see `raresight.common.calibration`). With `loss="crossentropy"` the trees are
-    those of LightGBM's `binary` or `multiclass`.
+    rows their share of positives (see `raresight.common.calibration`). With `loss="crossentropy"` the trees
+    are those of LightGBM's `binary` or `multiclass`.
 
     Defaults that differ from LightGBM's scale with the loss's curvature at the start; see
     `raresight.boosting.defaults` for the reasons and the figures: `lambda_l2`, `min_sum_hessian_in_leaf`,

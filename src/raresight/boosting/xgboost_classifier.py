@@ -34,8 +34,8 @@ class XGBoostClassifier(BoostedClassifier):
     which is stored in the model as XGBoost's `base_score`: after `save`, plain XGBoost predicts the same raw
     scores from the model file alone. `predict_proba` applies the loss's link, so its probabilities are
     calibrated whatever the loss, and shifts the log-odds by a constant that makes the mean probability of the
-    training rows their share of positives (see `raresight.common.calibration`). With `loss="crossentropy"` the
-    trees are those of `binary:logistic` started at the same constant, or of `multi:softprob`.
+    training rows their share of positives (see `raresight.common.calibration`). With `loss="crossentropy"`
+    the trees are those of `binary:logistic` started at the same constant, or of `multi:softprob`.
 
     Defaults that differ from XGBoost's scale with the loss's curvature at the start; see
     `raresight.boosting.defaults` for the reasons and the figures: `reg_lambda`, `min_child_weight`,

@@ -68,7 +68,7 @@ class Fitted:
     loss: Loss
     part: LinearPart | BoostedPart | DeepPart
     start_score: float
-    calibrator: Calibrator = Calibrator()
+    calibrator: Calibrator
     warnings: tuple[str, ...] = ()
     threads: int | None = None
 
