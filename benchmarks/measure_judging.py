@@ -25,11 +25,10 @@ import torch
 from machine import write_rows
 from raresight.nn import Replicas
 from raresight.nn.course import underway
-from reproduction.deep.experiments import EXPERIMENTS, Cell, paper_trials
-from reproduction.deep.images import read_images, task_rows
-from reproduction.deep.methods import build_loss, is_cosine
-from reproduction.deep.settings import Setup, Size
-from reproduction.deep.stack import judge, recipe_of
+from reproduction.experiments.methods import build_loss, is_cosine
+from reproduction.experiments.settings import Setup, Size
+from reproduction.experiments.stack import judge, read_images, recipe_of, task_rows
+from reproduction.experiments.trials import EXPERIMENTS, Cell, paper_trials
 from reproduction.resnet import resnet_cifar
 
 METRICS = ("roc_auc", "accuracy", "accuracy_linked", "minority_accuracy", "brier")

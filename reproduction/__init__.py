@@ -24,8 +24,26 @@ __all__ = [
     "reproduce",
 ]
 
+# Each part with the function that makes it.
+_FUNCTIONS = {
+    "table1": "statements.table1",
+    "figure1": "gaussian_figures.figure1",
+    "figure2": "gaussian_figures.figure2",
+    "figure3": "gaussian_figures.figure3",
+    "theorem2": "statements.theorem2",
+    "influence": "statements.influence",
+    "fraud": "fraud.comparison.run",
+    "table2": "experiments.pages.table2",
+    "table4": "experiments.pages.table4",
+    "ablation-c": "experiments.ablation_c.run",
+    "minority": "experiments.pages.minority",
+    "brier": "experiments.pages.brier",
+    "overview": "experiments.overview.run",
+    "anchor": "experiments.anchor.run",
+    "simulate": "gaussian_figures.simulate",
+}
 NAMES = ("table1", "figure1", "figure2", "figure3", "theorem2", "influence")
-# Those with nets, each with the experiment of `reproduction.deep` that trains for it.
+# The parts with nets on images, each with the experiment of `reproduction.experiments` that trains for it.
 DEEP_NAMES = {
     "table2": "table2",
     "table4": "table4",
@@ -102,7 +120,8 @@ def reproduce(
     # What needs data makes the folder once there are some, and what only shows results finds it.
     if name in (*NAMES, SIMULATE):
         out.mkdir(parents=True, exist_ok=True)
-    module = "deep.anchor" if name == ANCHOR else name.replace("-", "_")
-    run = import_module(f".{module}", __package__).run
-    paths: list[Path] = run(out, seed, tell, **options)
+    module, _, function = _FUNCTIONS[name].rpartition(".")
+    paths: list[Path] = getattr(import_module(f".{module}", __package__), function)(
+        out, seed, tell, **options
+    )
     return paths

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from raresight.common.progress import FaultTolerantStream
 
 from . import ALL, DEEP_NAMES, NAMES, PARTS, SIMULATE, UnfinishedError, options_of, reproduce
-from .deep.settings import PAPER_WIDTH, Setup, refuse_seed, size_of
+from .experiments.settings import PAPER_WIDTH, Setup, refuse_seed, size_of
 
 __all__ = ["main"]
 
@@ -127,17 +127,17 @@ def _one(name: str, given: dict[str, Any]) -> int:
         if "data" not in given:
             raise ValueError("--train-only needs --data")
         if name == "fraud":
-            from .fraud_nets import train_only as train_fraud
+            from .fraud.nets import train_only as train_fraud
 
             return UNFINISHED if train_fraud(out, seed, _tell, **given) else 0
-        from .deep.report import train_only
+        from .experiments.report import train_only
 
         return UNFINISHED if train_only(DEEP_NAMES[name], out, _tell, **given) else 0
     for path in reproduce(name, out, seed, _tell, **given):
         sys.stdout.write(f"{path}\n")
     if name not in DEEP_NAMES or "data" not in given or "minutes" not in given or "results_only" in given:
         return 0
-    from .deep.plan import trainings_left
+    from .experiments.plan import trainings_left
 
     left = trainings_left(DEEP_NAMES[name], _setup_of(given), given.get("rhos"), out / "deep")
     if left:
@@ -150,15 +150,15 @@ def _print_plan(names: Sequence[str], given: dict[str, Any]) -> int:
     if "fraud" in names:
         if len(names) > 1:
             raise ValueError("the plan of fraud is printed alone: leave out the other parts")
-        from .fraud_nets import JOURNAL, plan_text
+        from .fraud.nets import JOURNAL, plan_text
 
         families, seed = given.get("families", ["deep"]), given.get("seed", 0)
         counted = (given.get("net_seeds"), given.get("repeats"), given.get("net_epochs"))
         text = plan_text(families, *counted, journals / JOURNAL, seed, given.get("data"))
     else:
-        from .deep.plan import STACK
-        from .deep.plan import plan_text as plan_of_nets
-        from .deep.settings import ROLES
+        from .experiments.plan import STACK
+        from .experiments.plan import plan_text as plan_of_nets
+        from .experiments.settings import ROLES
 
         rhos, roles = given.get("rhos"), given.get("roles", ROLES)
         chosen = list(dict.fromkeys(DEEP_NAMES[name] for name in names))
@@ -169,7 +169,7 @@ def _print_plan(names: Sequence[str], given: dict[str, Any]) -> int:
 
 def _check_nets(names: Sequence[str], given: dict[str, Any]) -> None:
     """An error for nets that none of the parts has, before anything is trained."""
-    from .deep.experiments import EXPERIMENTS, check_beyond, check_rhos, check_roles
+    from .experiments.trials import EXPERIMENTS, check_beyond, check_rhos, check_roles
 
     setup, rhos, roles = _setup_of(given), given.get("rhos"), given.get("roles", ())
     experiments = [EXPERIMENTS[DEEP_NAMES[name]] for name in names]

@@ -16,8 +16,6 @@ from raresight.theory.linear_rule import Floats, LinearRule, length
 from raresight.theory.loss_terms import check_loss, constant_score, refuse_nan
 from raresight.theory.newton import Evaluation, Minimum, minimise
 
-__all__ = ["empirical_minimiser"]
-
 _EMPIRICAL_TOLERANCE = 1e-8
 _ROUNDING = 1e-13
 

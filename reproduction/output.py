@@ -9,19 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from raresight.common.atomic_files import write_file, write_files
-from raresight.report.drawing import COLOURS, figure_class
-from raresight.report.loss_figure import short_label
-
-__all__ = [
-    "COLOURS",
-    "PICTURES",
-    "figure_files",
-    "figure_with_axes",
-    "rows_text",
-    "save_figure",
-    "short_label",
-    "write_rows",
-]
+from raresight.report.drawing import figure_class
 
 PICTURES = (".svg", ".png")
 """The endings of a figure's files."""

@@ -4,8 +4,6 @@ Reading needs numpy alone (Tiny ImageNet's JPEG files also need Pillow). `rows.I
 `augmentation` by which it changes images while a net trains, need torch.
 """
 
-from .cifar import read_cifar10, read_cifar100
-from .sets import Images, ImageSet
-from .tiny_imagenet import read_tiny_imagenet
+from .readers import Images, ImageSet, read_cifar10, read_cifar100, read_tiny_imagenet
 
 __all__ = ["ImageSet", "Images", "read_cifar10", "read_cifar100", "read_tiny_imagenet"]

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Imbalanced", "exponential", "halves", "pair", "step"]
-
 
 @dataclass(frozen=True)
 class Imbalanced:

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from raresight.nn.nets import BatchNorm, ReplicaLayer, draw_normal
 
-__all__ = ["WAYS", "Conv3x3", "ImageBatchNorm", "Way", "convolution", "way_of"]
-
 Way = Literal["grouped", "product"]
 
 _HALVES = (torch.bfloat16, torch.float16)

@@ -10,11 +10,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from . import fused
-from .triton_layers import Normed, TritonLayers, finish_statistics, floats
-from .trunk_layers import Running, Setting
-
-__all__ = ["FusedPass"]
+from . import fused_kernels as fused
+from .triton_layers import Normed, Running, Setting, TritonLayers, finish_statistics, floats
 
 _MOST_NETS = 65535
 """What a grid has in its second direction."""

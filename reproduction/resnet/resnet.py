@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from raresight.nn.nets import ReplicaNet, make_head, whole_number
 
 from .convolution import Conv3x3, ImageBatchNorm
-from .residual import Running, can_run, plan_layers, trunk
-
-__all__ = ["ResNet", "resnet_cifar"]
+from .triton_layers import Running, plan_layers
+from .trunk import can_run, trunk
 
 
 def resnet_cifar(

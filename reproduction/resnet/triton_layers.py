@@ -1,9 +1,9 @@
 """The layers of a residual trunk by Triton's kernels, one at a time: forward, backward and in use.
 
 What limits training of small nets on a large GPU is moving activations. Kept as [K, N, H, W, C], all channels
-of a pixel are neighbours and a convolution is nine small matrix products; the sums that batch norm needs are
-taken while its input is still in registers, forward and backward, and the gradient of a shortcut and of the
-relu below join that of the convolution. So each activation is read and written about 13 times a step.
+of a pixel are neighbours and a convolution is nine small matrix products. The sums that batch norm needs are
+taken while its input is still in registers, forward and backward. The gradient of a shortcut and of the relu
+below join that of the convolution. So each activation is read and written about 13 times a step.
 """
 
 from __future__ import annotations
@@ -14,9 +14,86 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .trunk_layers import Setting
+# ---- Layers in plain values --------------------------------------------------------------------------------
 
-__all__ = ["Normed", "TritonLayers", "finish_statistics", "floats", "stride_of"]
+CHANNELS = 16
+"""Of the first stage; also the fewest of a matrix product, so images are padded with channels of zeros."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution with its batch norm.
+
+    Attributes:
+        height, width: Of its input.
+        channels_in, channels_out: Powers of two, at least 16.
+        stride: 1 or 2.
+        opens: Whether it is the first of a block.
+        shortcut: What is added before its relu: 0 nothing, 1 the block's input, 2 every second pixel of it.
+    """
+
+    height: int
+    width: int
+    channels_in: int
+    channels_out: int
+    stride: int
+    opens: bool
+    shortcut: int
+
+    def pixels(self, images: int) -> int:
+        """Output pixels of so many images."""
+        return images * (self.height // self.stride) * (self.width // self.stride)
+
+    @property
+    def out_size(self) -> tuple[int, int, int]:
+        return self.height // self.stride, self.width // self.stride, self.channels_out
+
+
+@dataclass(frozen=True)
+class Running:
+    """Running statistics of one batch norm, (K, C) each, moved in place by a forward pass in training."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a pass through the trunk is about, its weights apart.
+
+    Attributes:
+        layers: In order.
+        running: Of the batch norm of each.
+        training: Whether batch norm takes its statistics from the batch.
+        keep: Whether a backward pass will follow.
+        momentum: Of the running statistics.
+        epsilon: Added to variances.
+    """
+
+    layers: tuple[Layer, ...]
+    running: tuple[Running, ...]
+    training: bool
+    keep: bool
+    momentum: float
+    epsilon: float
+
+
+def plan_layers(blocks: int, height: int, width: int) -> tuple[Layer, ...]:
+    """The layers of a net with three stages of so many blocks, of 16, 32 and 64 channels."""
+    layers = [Layer(height, width, CHANNELS, CHANNELS, 1, False, 0)]
+    before = CHANNELS
+    for stage in range(3):
+        after = CHANNELS << stage
+        for position in range(blocks):
+            stride = 2 if stage > 0 and position == 0 else 1
+            layers.append(Layer(height, width, before, after, stride, True, 0))
+            height, width = height // stride, width // stride
+            layers.append(Layer(height, width, after, after, 1, False, stride))
+            before = after
+    return tuple(layers)
+
+
+# ---- Launching the kernels ---------------------------------------------------------------------------------
 
 # Pixels a program does at a time, and its warps, by the channels it writes (a weight gradient: reads). The
 # fastest of those tried on an H200 with K = 16 and 128 images.
@@ -71,7 +148,7 @@ class TritonLayers:
         self._laid: dict[int, Tensor] = {}
 
     def convolve(self, place: int, x: Tensor) -> Normed:
-        from . import residual_passes as passes
+        from . import triton_kernels as passes
 
         layer = self._setting.layers[place]
         count, out = layer.pixels(self.images), layer.channels_out
@@ -87,7 +164,7 @@ class TritonLayers:
 
     def normalise(self, place: int, normed: Normed, block_input: Tensor) -> Tensor:
         """What the layer gives: batch norm, shortcut (if it has one) and relu."""
-        from . import residual_passes as passes
+        from . import triton_kernels as passes
 
         layer = self._setting.layers[place]
         count, (height, width, channels) = layer.pixels(self.images), layer.out_size
@@ -101,7 +178,7 @@ class TritonLayers:
 
     def in_use(self, place: int, x: Tensor, block_input: Tensor) -> Tensor:
         """Convolution, batch norm by the running statistics, shortcut and relu at once."""
-        from . import residual_passes as passes
+        from . import triton_kernels as passes
 
         layer, running = self._setting.layers[place], self._setting.running[place]
         count, channels = layer.pixels(self.images), layer.channels_out
@@ -123,7 +200,7 @@ class TritonLayers:
 
         There may be room for the sums, (K, 2, C), here and in `input_gradient`.
         """
-        from . import residual_passes as passes
+        from . import triton_kernels as passes
 
         layer = self._setting.layers[-1]
         count, channels = layer.pixels(self.images), layer.channels_out
@@ -139,7 +216,7 @@ class TritonLayers:
 
     def norm_gradient(self, place: int, normed: Normed, dz: Tensor, sums: Tensor) -> Tensor:
         """dy, from dz and its sums."""
-        from . import residual_passes as passes
+        from . import triton_kernels as passes
 
         layer = self._setting.layers[place]
         count, channels = layer.pixels(self.images), layer.channels_out
@@ -153,7 +230,7 @@ class TritonLayers:
 
     def weight_gradient(self, place: int, x: Tensor, dy: Tensor) -> Tensor:
         """(K, out, in, 3, 3), from the layer's input and dy."""
-        from . import residual_passes as passes
+        from . import triton_kernels as passes
 
         layer = self._setting.layers[place]
         count, out = layer.pixels(self.images), layer.channels_out
@@ -179,7 +256,7 @@ class TritonLayers:
         sums: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """dz and its sums of the layer below; `block_gradient` is dz of the block that the layer opens."""
-        from . import residual_passes as passes
+        from . import triton_kernels as passes
 
         layer, layer_below = self._setting.layers[place], self._setting.layers[place - 1]
         count, channels, parts = layer_below.pixels(self.images), layer.channels_in, layer.stride**2
@@ -211,7 +288,7 @@ class TritonLayers:
 
 def finish_statistics(setting: Setting, place: int, y: Tensor, partial: Tensor, pixels: int) -> Normed:
     """The statistics of y from those of its blocks of so many pixels; moves the running ones."""
-    from . import residual_passes as passes
+    from . import triton_kernels as passes
 
     replicas, blocks, _, channels = partial.shape
     running = setting.running[place]
@@ -226,7 +303,7 @@ def finish_statistics(setting: Setting, place: int, y: Tensor, partial: Tensor, 
 
 def _add_partial_sums(partial: Tensor, sums: Tensor | None = None) -> Tensor:
     """(K, blocks, 2, C) to (K, 2, C): gradients by the shift and by the scale of a batch norm."""
-    from . import residual_passes as passes
+    from . import triton_kernels as passes
 
     replicas, blocks, _, channels = partial.shape
     if sums is None:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import torch
 
-from reproduction.deep.images import task_rows
-from reproduction.deep.settings import Trial
-from reproduction.deep.stack import train_stack
+from reproduction.experiments.settings import Trial
+from reproduction.experiments.stack import task_rows, train_stack
 from reproduction.images import read_cifar10
 
 TBL = (("alpha", 0.7), ("C", 0.5))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 
 from deep_records import record
-from reproduction.deep.experiments import EXPERIMENTS, cell_trials
-from reproduction.deep.journal import add_records, journal_path, read_records
-from reproduction.deep.settings import Setup
+from reproduction.experiments.settings import Setup
+from reproduction.experiments.trials import EXPERIMENTS, cell_trials
+from reproduction.journal import add_records, journal_path, read_records
 
 SHORT = Setup()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reproduction.card_fraud import read_card_fraud, save_card_fraud
+from reproduction.fraud.table import read_card_fraud, save_card_fraud
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from broken_streams import BrokenStream
 from commands import run
 from deep_journals import write_journal
 from reproduction.__main__ import main
-from reproduction.deep.plan import plan_text
-from reproduction.deep.settings import Setup
+from reproduction.experiments.plan import plan_text
+from reproduction.experiments.settings import Setup
 
 
 def printed(*words):

@@ -14,15 +14,15 @@ from deep_records import record
 from raresight.losses import LDAM, ClassWeighted, effective_number_weights
 from raresight.nn.schedule import class_weights, deferred_replicas, learning_rates
 from reproduction.__main__ import main
-from reproduction.deep import stack
-from reproduction.deep.anchor import accuracy_table
-from reproduction.deep.experiments import ANCHOR, anchor_trials, known_trials
-from reproduction.deep.journal import add_records, journal_path, read_records
-from reproduction.deep.methods import build_loss, is_cosine
-from reproduction.deep.plan import evaluated_epochs
-from reproduction.deep.settings import SIZES, Setup
-from reproduction.deep.stack import recipe_of
+from reproduction.experiments import stack
+from reproduction.experiments.anchor import accuracy_table
+from reproduction.experiments.methods import build_loss, is_cosine
+from reproduction.experiments.plan import evaluated_epochs
+from reproduction.experiments.settings import SIZES, Setup
+from reproduction.experiments.stack import recipe_of
+from reproduction.experiments.trials import ANCHOR, anchor_trials, known_trials
 from reproduction.images.imbalance import exponential
+from reproduction.journal import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 
 torch.set_num_threads(1)

@@ -9,10 +9,10 @@ import torch
 
 from deep_records import record as known_record
 from raresight.nn.checkpoint import held_folder
-from reproduction.deep import runs
-from reproduction.deep.experiments import Cell, Experiment, paper_trials
-from reproduction.deep.journal import add_records, journal_path, read_records
-from reproduction.deep.settings import Setup, folder_name, size_of
+from reproduction.experiments import runs
+from reproduction.experiments.settings import Setup, folder_name, size_of
+from reproduction.experiments.trials import Cell, Experiment, paper_trials
+from reproduction.journal import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 
 torch.set_num_threads(1)

@@ -7,19 +7,12 @@ import pytest
 from deep_journals import SHORT, one, rows_of, write_journal
 from reproduction import reproduce
 from reproduction.__main__ import main
-from reproduction.deep.beyond import beyond_lines
-from reproduction.deep.experiments import (
-    BEYOND_METHODS,
-    EXPERIMENTS,
-    Cell,
-    beyond_rate,
-    cell_trials,
-)
-from reproduction.deep.journal import add_records, journal_path, read_records
-from reproduction.deep.plan import plan
-from reproduction.deep.report import not_trained
-from reproduction.deep.results import find_results, missing_lines
-from reproduction.deep.settings import DATASETS, SIZES
+from reproduction.experiments.plan import plan
+from reproduction.experiments.report import beyond_lines, not_trained
+from reproduction.experiments.results import find_results, missing_lines
+from reproduction.experiments.settings import DATASETS, SIZES
+from reproduction.experiments.trials import BEYOND_METHODS, EXPERIMENTS, Cell, beyond_rate, cell_trials
+from reproduction.journal import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 
 FULL = SHORT.at(SIZES["full"])

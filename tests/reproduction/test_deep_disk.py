@@ -12,14 +12,15 @@ import pytest
 import torch
 
 from deep_records import record
-from raresight.common import whole_files
+from raresight.common import atomic_files
 from raresight.nn.checkpoint import held_folder
-from reproduction import fraud_nets, reproduce
+from reproduction import reproduce
 from reproduction.__main__ import main
-from reproduction.deep import runs
-from reproduction.deep.experiments import Cell, Experiment, paper_trials
-from reproduction.deep.journal import add_records, journal_path, read_records
-from reproduction.deep.settings import Setup, folder_name, size_of
+from reproduction.experiments import runs
+from reproduction.experiments.settings import Setup, folder_name, size_of
+from reproduction.experiments.trials import Cell, Experiment, paper_trials
+from reproduction.fraud import nets as fraud_nets
+from reproduction.journal import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 from tiny_fraud import write_tiny_fraud
 
@@ -44,11 +45,11 @@ def test_on_a_full_disk_the_journal_is_named_and_what_it_has_is_kept(tmp_path):
     script = f"""
 import os, resource, signal
 from pathlib import Path
-from reproduction.deep.packed_lines import add_lines
+from reproduction.journal import add_packed_lines
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100},) * 2)
 try:
-    add_lines(Path({str(journal)!r}), [os.urandom(9000).hex().encode()])
+    add_packed_lines(Path({str(journal)!r}), [os.urandom(9000).hex().encode()])
 except OSError as error:
     print(error.filename)
 """
@@ -83,10 +84,10 @@ def test_a_folder_that_cannot_be_written_is_named_by_the_file_asked_for(tmp_path
     def read_only(path, *given, **named):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
-    monkeypatch.setattr(whole_files.Path, "write_bytes", read_only)
-    monkeypatch.setattr(whole_files.Path, "unlink", read_only)
+    monkeypatch.setattr(atomic_files.Path, "write_bytes", read_only)
+    monkeypatch.setattr(atomic_files.Path, "unlink", read_only)
     with pytest.raises(OSError, match="Read-only") as refused:
-        whole_files.write_file(tmp_path / "some.md", "text")
+        atomic_files.write_file(tmp_path / "some.md", "text")
     assert refused.value.filename == str(tmp_path / "some.md")
 
 
@@ -132,7 +133,7 @@ def test_two_may_remove_a_folder_at_once(tmp_path, monkeypatch):
             remove(path)
         remove(path, **options)
 
-    monkeypatch.setattr("reproduction.deep.stack.shutil.rmtree", slow)
+    monkeypatch.setattr("reproduction.experiments.stack.shutil.rmtree", slow)
     runs.remove_folder(folder)
     assert not list(tmp_path.iterdir())
 

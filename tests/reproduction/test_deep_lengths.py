@@ -6,11 +6,10 @@ import pytest
 
 from deep_journals import SHORT, rows_of, write_journal
 from reproduction import reproduce
-from reproduction.deep.experiments import EXPERIMENTS
-from reproduction.deep.journal import add_records, journal_path
-from reproduction.deep.lengths import sizes_in
-from reproduction.deep.results import begun_lines
-from reproduction.deep.settings import SIZES, Size, Trial, size_of
+from reproduction.experiments.results import begun_lines, sizes_in
+from reproduction.experiments.settings import SIZES, Size, Trial, size_of
+from reproduction.experiments.trials import EXPERIMENTS
+from reproduction.journal import add_records, journal_path
 
 OWN = SHORT.at(size_of("8,16"))
 

@@ -11,9 +11,9 @@ from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_s
 
 from raresight.losses import ClassWeighted, effective_number_weights
 from raresight.nn import Replicas
-from reproduction.deep.methods import METHODS, build_loss, is_cosine, paper_parameters
-from reproduction.deep.metrics import BINARY_METRICS, CLASS_METRICS, binary_metrics, class_metrics
-from reproduction.deep.stack import judge
+from reproduction.experiments.methods import METHODS, build_loss, is_cosine, paper_parameters
+from reproduction.experiments.metrics import BINARY_METRICS, CLASS_METRICS, binary_metrics, class_metrics
+from reproduction.experiments.stack import judge
 from reproduction.images.rows import ImageRows
 from reproduction.resnet import resnet_cifar
 

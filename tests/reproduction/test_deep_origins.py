@@ -6,11 +6,11 @@ import pytest
 
 from deep_journals import SHORT, one, rows_of, write_journal
 from reproduction import reproduce
-from reproduction.deep.experiments import EXPERIMENTS
-from reproduction.deep.journal import add_records, journal_path
-from reproduction.deep.origins import origin_words, other_nets_words
-from reproduction.deep.results import find_results
-from reproduction.deep.settings import Setup
+from reproduction.experiments.report_text import origin_words, other_nets_words
+from reproduction.experiments.results import find_results
+from reproduction.experiments.settings import Setup
+from reproduction.experiments.trials import EXPERIMENTS
+from reproduction.journal import add_records, journal_path
 
 SMALL = Setup(depth=8, width=4)
 CPU = {"device": "x86_64", "precision": "float32"}

@@ -14,15 +14,15 @@ from commands import run
 from deep_journals import SHORT, one, rows_of, write_journal
 from deep_records import LUCK, record
 from reproduction import UnfinishedError, reproduce
-from reproduction.deep.claims import WITHOUT_CE, beats_every_rival, gain_grows, rivals_do_not_improve
-from reproduction.deep.estimates import estimate, paired, standard_errors_apart
-from reproduction.deep.experiments import EXPERIMENTS, ablation_trials, cell_trials
-from reproduction.deep.journal import add_records, journal_path
-from reproduction.deep.metrics import BINARY_METRICS
-from reproduction.deep.printed import BRIER, MINORITY, TABLE2, TABLE4
-from reproduction.deep.report_text import claim_verdict, draws_words, epochs_words
-from reproduction.deep.results import Result, chosen_settings, find_results, missing_lines
-from reproduction.deep.settings import SIZES, Size
+from reproduction.estimates import estimate, paired, standard_errors_apart
+from reproduction.experiments.metrics import BINARY_METRICS
+from reproduction.experiments.report_text import claim_verdict, draws_words, epochs_words
+from reproduction.experiments.results import Result, chosen_settings, find_results, missing_lines
+from reproduction.experiments.settings import SIZES, Size
+from reproduction.experiments.trials import EXPERIMENTS, ablation_trials, cell_trials
+from reproduction.experiments.verdicts import WITHOUT_CE, beats_every_rival, gain_grows, rivals_do_not_improve
+from reproduction.journal import add_records, journal_path
+from reproduction.printed import BRIER, MINORITY, TABLE2, TABLE4
 from tiny_cifar import write_tiny_cifar10
 
 # ---- numbers -----------------------------------------------------------------------------------

@@ -20,13 +20,13 @@ import torch
 import deep_job
 from deep_records import record as known_record
 from reproduction.__main__ import main
-from reproduction.deep import runs, stack
-from reproduction.deep.experiments import Cell, Experiment, paper_trials
-from reproduction.deep.images import keep_back, task_rows
-from reproduction.deep.journal import add_records, journal_path, read_records
-from reproduction.deep.settings import SIZES, Setup, folder_name, size_of
+from reproduction.experiments import runs, stack
+from reproduction.experiments.settings import SIZES, Setup, folder_name, size_of
+from reproduction.experiments.stack import keep_back, task_rows
+from reproduction.experiments.trials import Cell, Experiment, paper_trials
 from reproduction.images import read_cifar10
 from reproduction.images.imbalance import exponential, halves
+from reproduction.journal import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 
 torch.set_num_threads(1)
@@ -140,7 +140,8 @@ def test_an_error_in_judging_ends_the_training(data, tmp_path, monkeypatch):
 
 def test_killed_it_goes_on_to_the_same_result(data, tmp_path, undisturbed, monkeypatch):
     processes = multiprocessing.get_context("forkserver")
-    monkeypatch.setenv("PYTHONPATH", str(Path(deep_job.__file__).parent))
+    here = str(Path(deep_job.__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])]))
     processes.set_forkserver_preload(["deep_job"])
     pointer = tmp_path / "stack" / "training.json"
     for least in (2, 7):
@@ -337,7 +338,7 @@ for name in ("scipy", "sklearn", "matplotlib", "typer", "rich", "pandas", "jobli
 sys.path.insert(0, {str(Path(deep_job.__file__).parent)!r})
 from pathlib import Path
 import deep_job
-import reproduction.__main__, reproduction.deep.runs
+import reproduction.__main__, reproduction.experiments.runs
 records = deep_job.run(Path({str(data)!r}), Path({str(tmp_path / "stack")!r}), deep_job.make_trials(1))
 print(len(records), records[0]["curve"]["epoch"])
 """

@@ -13,9 +13,18 @@ import pytest
 from deep_records import record as known_record
 from raresight.losses import LDAM, LogitAdjusted, VectorScaling
 from reproduction.__main__ import main
-from reproduction.deep import runs
-from reproduction.deep.choice import choose
-from reproduction.deep.experiments import (
+from reproduction.experiments import runs
+from reproduction.experiments.methods import (
+    METHODS,
+    build_loss,
+    candidates,
+    choose,
+    is_cosine,
+    paper_parameters,
+)
+from reproduction.experiments.plan import FUSED, LAYERED, LAYERED_FLOAT32, plan, stack_seconds
+from reproduction.experiments.settings import DATASETS, SIZES, Setup, Size, Trial, folder_name, size_of
+from reproduction.experiments.trials import (
     EXPERIMENTS,
     SEARCH_SEED,
     SEEDS,
@@ -25,10 +34,7 @@ from reproduction.deep.experiments import (
     paper_trials,
     search_trials,
 )
-from reproduction.deep.journal import add_records, journal_path, read_records
-from reproduction.deep.methods import METHODS, build_loss, candidates, is_cosine, paper_parameters
-from reproduction.deep.plan import FUSED, LAYERED, LAYERED_FLOAT32, plan, stack_seconds
-from reproduction.deep.settings import DATASETS, SIZES, Setup, Size, Trial, folder_name, size_of
+from reproduction.journal import add_records, journal_path, read_records
 
 ROOT = Path(__file__).parents[2]
 SETUP = Setup()

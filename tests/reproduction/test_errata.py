@@ -14,7 +14,7 @@ from raresight.theory import bayes_risk, f_function, limiting_f_function
 from raresight.theory.gaussian import GaussianMixture, least_squares_rule, linear_auc, population_minimiser
 from raresight.theory.limits import limiting_rule
 from reproduction.erm import empirical_minimiser
-from reproduction.mixtures import paper_mixture, single_clusters
+from reproduction.gaussian_figures import paper_mixture, single_clusters
 
 Z = np.linspace(-4, 4, 81)
 ONES = np.ones_like(Z)

@@ -19,13 +19,19 @@ from scipy import stats
 from raresight import __version__
 from raresight.tables import sample_path
 from reproduction import reproduce
-from reproduction.card_fraud import read_card_fraud
-from reproduction.fraud_about import read_about
-from reproduction.fraud_fits import UNFINISHED_FITS
-from reproduction.fraud_measures import METRICS, summarised
-from reproduction.fraud_methods import METHODS, SETTINGS, booster, prior_shift, run_method, undersampled
-from reproduction.fraud_report import read_results, table_text
-from reproduction.fraud_splits import splits
+from reproduction.fraud.comparison import UNFINISHED_FITS
+from reproduction.fraud.methods import (
+    METHODS,
+    METRICS,
+    SETTINGS,
+    booster,
+    prior_shift,
+    run_method,
+    summarised,
+    undersampled,
+)
+from reproduction.fraud.report import read_results, table_text
+from reproduction.fraud.table import read_about, read_card_fraud, splits
 from reproduction.output import write_rows
 from tiny_fraud import write_tiny_fraud
 

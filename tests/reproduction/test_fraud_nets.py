@@ -17,13 +17,13 @@ import pytest
 from commands import run
 from raresight.deep.nets import NET_SIZES
 from raresight.tables.sample import sample_path
-from reproduction import fraud_nets, reproduce
+from reproduction import reproduce
 from reproduction.__main__ import main
-from reproduction.card_fraud import read_card_fraud, save_card_fraud
-from reproduction.fraud_measures import METRICS
-from reproduction.fraud_methods import LOSS_METHODS
-from reproduction.fraud_nets import NO_GPU, SETUPS, planned_seconds, train_cells
-from reproduction.fraud_stack import NetSetup
+from reproduction.fraud import nets as fraud_nets
+from reproduction.fraud.methods import LOSS_METHODS, METRICS
+from reproduction.fraud.net_stack import NetSetup
+from reproduction.fraud.nets import NO_GPU, SETUPS, planned_seconds, train_cells
+from reproduction.fraud.table import read_card_fraud, save_card_fraud
 from tiny_fraud import write_tiny_fraud
 
 

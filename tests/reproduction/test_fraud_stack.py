@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reproduction.fraud_methods import losses_of
-from reproduction.fraud_stack import NetSetup, fit_methods
+from reproduction.fraud.methods import losses_of
+from reproduction.fraud.net_stack import NetSetup, fit_methods
 
 METHODS = ("cross entropy", "LDAM", "TBL", "class weights")
 

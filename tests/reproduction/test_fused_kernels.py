@@ -24,8 +24,8 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("runs in Triton's interpreter; on a GPU see tests/gpu", allow_module_level=True)
 
 from cuda_on_cpu import emulator
-from reproduction.resnet import compiling, fused, fused_pass, residual, triton_layers
-from reproduction.resnet.triton_layers import Normed, TritonLayers
+from reproduction.resnet import cuda_driver, fused_kernels, fused_pass, triton_layers, trunk
+from reproduction.resnet.triton_layers import Normed, Running, Setting, TritonLayers, plan_layers
 from small_resnets import a_net, difference
 
 if emulator.why_not():
@@ -33,9 +33,9 @@ if emulator.why_not():
 
 BF16 = torch.bfloat16
 CHANNELS = (16, 32, 64)
-IS_AVAILABLE = fused.is_available
+IS_AVAILABLE = fused_kernels.is_available
 # Times the images that are done at once: a block and most of a second one.
-NOT_FULL = fused._TILES_OF_BLOCK + 3
+NOT_FULL = fused_kernels._TILES_OF_BLOCK + 3
 # Bytes of registers that the compiler may keep in memory.
 MOST_SPILLED = {
     **dict.fromkeys(("backward", "collect", "fold", "lay_out", "pack"), 0),
@@ -46,10 +46,10 @@ MOST_SPILLED = {
 
 @pytest.fixture(autouse=True)
 def _kernels_on_a_cpu(monkeypatch):
-    monkeypatch.setattr(fused, "kernel", emulator.emulated)
-    monkeypatch.setattr(fused, "is_available", lambda device: True)
+    monkeypatch.setattr(fused_kernels, "kernel", emulator.emulated)
+    monkeypatch.setattr(fused_kernels, "is_available", lambda device: True)
     monkeypatch.setattr(fused_pass, "TritonLayers", _WideLayers)
-    monkeypatch.setattr(residual, "_precision", lambda x: BF16)
+    monkeypatch.setattr(trunk, "_precision", lambda x: BF16)
     # The interpreter's time is that of its programs; their own sizes are tried in test_residual_kernels.
     wide = {name: dict.fromkeys(CHANNELS, (1024, 4)) for name in triton_layers._TILES}
     monkeypatch.setattr(triton_layers, "_TILES", wide)
@@ -164,9 +164,9 @@ def test_a_convolution_with_the_norm_before_it_and_the_statistics_after(channels
     norm = None if kind == "as it is" else norms(nets, channels, 3)
     added = shortcut if kind == "added" else None
     weights = random(nets, channels, channels, 3, 3, seed=9) / (9 * channels) ** 0.5
-    ((packed, _),) = fused.pack([weights], [channels], gradients=False)
+    ((packed, _),) = fused_kernels.pack([weights], [channels], gradients=False)
     keep = kind in ("kept", "added")
-    y, partial, kept = fused.forward(before, norm, added, packed, nets, keep=keep)
+    y, partial, kept = fused_kernels.forward(before, norm, added, packed, nets, keep=keep)
 
     x = before.float()
     if norm is not None:
@@ -178,7 +178,7 @@ def test_a_convolution_with_the_norm_before_it_and_the_statistics_after(channels
         x = kept
     wanted = convolved(x.to(BF16), weights)
     assert difference(y, wanted) < 2e-3
-    block = fused.images_of_block(channels)
+    block = fused_kernels.images_of_block(channels)
     assert partial.shape[1] == 2
     for place, part in enumerate(wanted.split(block, 1)):
         values = part.reshape(nets, -1, channels)
@@ -190,8 +190,8 @@ def test_a_convolution_with_the_norm_before_it_and_the_statistics_after(channels
 def test_images_shared_by_all_nets():
     before = activations(1, 4, 16, 1)
     weights = random(3, 16, 16, 3, 3, seed=9)
-    ((packed, _),) = fused.pack([weights], [16], gradients=False)
-    y, *_ = fused.forward(before, None, None, packed, 3, keep=False)
+    ((packed, _),) = fused_kernels.pack([weights], [16], gradients=False)
+    y, *_ = fused_kernels.forward(before, None, None, packed, 3, keep=False)
     assert difference(y, convolved(before.expand(3, -1, -1, -1, -1), weights)) < 2e-3
 
 
@@ -207,14 +207,14 @@ def test_the_gradients_of_a_convolution(channels, kind):
     sums = 0.3 * pixels * random(nets, 2, channels, seed=25)
     inputs = 3 if kind == "first of all" else channels
     weights = random(nets, channels, inputs, 3, 3, seed=26) / (9 * channels) ** 0.5
-    ((_, packed),) = fused.pack([weights], [channels], gradients=True)
+    ((_, packed),) = fused_kernels.pack([weights], [channels], gradients=True)
     middle = kind == "middle of a block"
     x = (normalised(below, norm_below) if middle else activations(nets, images, channels, 27).float()).relu()
     x = x.to(BF16)
     gradient = torch.full_like(weights, torch.nan)
     first = kind == "first of all"
     sums_below = None if first else torch.full((nets, 2, channels), torch.nan)
-    dz_below = fused.backward(
+    dz_below = fused_kernels.backward(
         dz,
         Normed(y, norm[0], norm[1]),
         norm[2],
@@ -250,21 +250,21 @@ def test_the_gradients_of_a_convolution(channels, kind):
 
 def test_images_are_laid_out_with_channels_of_zeros():
     images = random(2, 3, 3, 8, 4)
-    found = fused.lay_out(images)
+    found = fused_kernels.lay_out(images)
     assert found.shape == (2, 3, 8, 4, 16)
     assert torch.equal(found[..., :3], images.permute(0, 1, 3, 4, 2).to(BF16))
     assert not found[..., 3:].any()
 
 
 def test_many_layers_are_packed_and_folded_in_several_launches():
-    weights = [random(2, 16, 16, 3, 3, seed=seed) for seed in range(fused._MOST_LAYERS + 2)]
-    packed = fused.pack(weights, [16] * len(weights), gradients=True)
+    weights = [random(2, 16, 16, 3, 3, seed=seed) for seed in range(fused_kernels._MOST_LAYERS + 2)]
+    packed = fused_kernels.pack(weights, [16] * len(weights), gradients=True)
     for alone, pair in ((weights[0], packed[0]), (weights[-1], packed[-1])):
-        ((ahead, back),) = fused.pack([alone], [16], gradients=True)
+        ((ahead, back),) = fused_kernels.pack([alone], [16], gradients=True)
         assert torch.equal(ahead, pair[0])
         assert torch.equal(back, pair[1])
     numbers = [[random(2, 16, seed=seed + 50 * i).abs() for seed in range(len(weights))] for i in range(4)]
-    for (scale, shift), gamma, beta, mean, variance in zip(fused.fold(*numbers, 1e-5), *numbers):
+    for (scale, shift), gamma, beta, mean, variance in zip(fused_kernels.fold(*numbers, 1e-5), *numbers):
         wanted = gamma / (variance + 1e-5).sqrt()
         torch.testing.assert_close(scale.view_as(gamma), wanted)
         torch.testing.assert_close(shift.view_as(gamma), beta - mean * wanted)
@@ -275,13 +275,13 @@ def test_many_layers_are_packed_and_folded_in_several_launches():
 
 def kernel_features(net, x):
     convolutions, norm_layers = zip(*net._layers())
-    return residual.trunk(
+    return trunk.trunk(
         x,
-        residual.plan_layers(len(net.blocks) // 3, *x.shape[-2:]),
+        plan_layers(len(net.blocks) // 3, *x.shape[-2:]),
         [layer.weight for layer in convolutions],
         [norm.weight for norm in norm_layers],
         [norm.bias for norm in norm_layers],
-        [residual.Running(norm.running_mean, norm.running_var) for norm in norm_layers],
+        [Running(norm.running_mean, norm.running_var) for norm in norm_layers],
         training=net.training,
     )
 
@@ -363,9 +363,9 @@ def test_which_passes_the_kernels_take():
 
     def takes(pixels, training=True, weight_type=torch.float32):
         convolutions, norm_layers = zip(*net._layers())
-        running = tuple(residual.Running(norm.running_mean, norm.running_var) for norm in norm_layers)
-        layers = residual.plan_layers(1, *pixels.shape[2:4])
-        setting = residual.Setting(layers, running, training, training, 0.1, 1e-5)
+        running = tuple(Running(norm.running_mean, norm.running_var) for norm in norm_layers)
+        layers = plan_layers(1, *pixels.shape[2:4])
+        setting = Setting(layers, running, training, training, 0.1, 1e-5)
         weights = [layer.weight.to(weight_type) for layer in convolutions]
         return fused_pass.FusedPass.takes(setting, pixels, weights, [], [])
 
@@ -390,7 +390,7 @@ def test_which_passes_the_kernels_take():
     ],
 )
 def test_what_trains_a_net_is_known_beforehand(device, kind, shape, width, wanted):
-    assert residual.kernels_for(torch.device(device), kind, shape, width) == wanted
+    assert trunk.kernels_for(torch.device(device), kind, shape, width) == wanted
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc, which compiles for a GPU, is not installed")
@@ -403,7 +403,7 @@ def test_every_kernel_compiles_for_a_gpu_and_fits_into_its_registers(which, monk
         asked.append((name, defines))
         return lambda grid, arguments: None
 
-    monkeypatch.setattr(fused, "kernel", note)
+    monkeypatch.setattr(fused_kernels, "kernel", note)
     monkeypatch.setattr(fused_pass, "TritonLayers", _NoLayers)
     monkeypatch.setattr(fused_pass, "finish_statistics", lambda setting, place, y, *given: Normed(y, y, y))
     net = a_net(depth=20, replicas=1)
@@ -412,12 +412,12 @@ def test_every_kernel_compiles_for_a_gpu_and_fits_into_its_registers(which, monk
         kernel_features(net.eval(), random(1, 4, 3, 32, 32))
     variants = sorted(set(asked))
     assert len(variants) == 27
-    assert {name for name, *_ in variants} == {path.stem for path in compiling.SOURCES.glob("*.cu")}
+    assert {name for name, *_ in variants} == {path.stem for path in cuda_driver.SOURCES.glob("*.cu")}
 
     def compiled(place):
         name, defines = variants[place]
         source = tmp_path / f"{place}.cu"
-        source.write_text(compiling.source_of(name))
+        source.write_text(cuda_driver.source_of(name))
         command = [
             "nvcc",
             "-arch=sm_90",
@@ -443,26 +443,26 @@ def test_every_kernel_compiles_for_a_gpu_and_fits_into_its_registers(which, monk
 
 
 def test_without_a_compiler_that_is_said(monkeypatch):
-    monkeypatch.setattr(compiling, "compiler", lambda: None)
+    monkeypatch.setattr(cuda_driver, "compiler", lambda: None)
     with pytest.raises(RuntimeError, match="NVRTC, the compiler of CUDA C"):
-        compiling.compile_cuda("", {}, "sm_90")
+        cuda_driver.compile_cuda("", {}, "sm_90")
 
 
 def a_gpu(monkeypatch, capability=(9, 0), shared=227 * 1024, compiler=object, kernel=lambda *given: None):
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
-    monkeypatch.setattr(fused, "most_shared", lambda device: shared)
-    monkeypatch.setattr(fused, "compiler", compiler)
-    monkeypatch.setattr(fused, "kernel", kernel)
-    fused._runs_on.cache_clear()
+    monkeypatch.setattr(fused_kernels, "most_shared", lambda device: shared)
+    monkeypatch.setattr(fused_kernels, "compiler", compiler)
+    monkeypatch.setattr(fused_kernels, "kernel", kernel)
+    fused_kernels._runs_on.cache_clear()
     return torch.device("cuda", 0)
 
 
 @pytest.fixture(autouse=True)
 def _forget_gpus():
     yield
-    fused._runs_on.cache_clear()
+    fused_kernels._runs_on.cache_clear()
 
 
 @pytest.mark.parametrize(("capability", "shared"), [((8, 0), 163 * 1024), ((12, 0), 99 * 1024)])
@@ -474,14 +474,14 @@ def test_a_gpu_with_less_shared_memory_has_triton(monkeypatch, capability, share
 
 def test_a_gpu_that_could_be_faster_is_told(monkeypatch):
     device = a_gpu(monkeypatch, compiler=lambda: None)
-    with pytest.warns(fused.KernelWarning, match=r"\(nvidia-cuda-nvrtc\), was not found"):
+    with pytest.warns(fused_kernels.KernelWarning, match=r"\(nvidia-cuda-nvrtc\), was not found"):
         assert not IS_AVAILABLE(device)
 
     def fails(*given):
         raise RuntimeError("invalid value for --gpu-architecture (-arch)\n")
 
     device = a_gpu(monkeypatch, kernel=fails)
-    with pytest.warns(fused.KernelWarning, match=r"does not work here \(invalid value .*arch\)\)"):
+    with pytest.warns(fused_kernels.KernelWarning, match=r"does not work here \(invalid value .*arch\)\)"):
         assert not IS_AVAILABLE(device)
     # Once.
     assert not IS_AVAILABLE(device)

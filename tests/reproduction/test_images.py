@@ -223,7 +223,7 @@ PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1 / 255,) * 3}
 def moving():
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
-    from reproduction.images import augmentation
+    from reproduction.images import rows as augmentation
 
     return torch, augmentation
 

@@ -11,9 +11,9 @@ from deep_journals import SHORT, write_journal
 from deep_records import record
 from raresight.common.atomic_files import write_files
 from reproduction import output, reproduce
-from reproduction.deep.experiments import EXPERIMENTS, ablation_trials
-from reproduction.deep.journal import add_records, journal_path
-from reproduction.deep.settings import SIZES, Setup
+from reproduction.experiments.settings import SIZES, Setup
+from reproduction.experiments.trials import EXPERIMENTS, ablation_trials
+from reproduction.journal import add_records, journal_path
 from tiny_fraud import write_tiny_fraud
 
 EXPERIMENT = EXPERIMENTS["ablation-c"]

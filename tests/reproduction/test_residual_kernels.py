@@ -15,7 +15,8 @@ pytest.importorskip("triton", reason="Triton is not installed")
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("runs in Triton's interpreter; on a GPU see tests/gpu", allow_module_level=True)
 
-from reproduction.resnet import residual, resnet_cifar
+from reproduction.resnet import resnet_cifar, trunk
+from reproduction.resnet.triton_layers import Running, plan_layers
 from small_resnets import a_net, difference
 
 
@@ -25,7 +26,7 @@ def parts(net):
         [layer.weight for layer in convolutions],
         [norm.weight for norm in norms],
         [norm.bias for norm in norms],
-        [residual.Running(norm.running_mean, norm.running_var) for norm in norms],
+        [Running(norm.running_mean, norm.running_var) for norm in norms],
     )
 
 
@@ -37,8 +38,8 @@ def reference_features(net, x):
 
 
 def kernel_features(net, x, training=True):
-    layers = residual.plan_layers(len(net.blocks) // 3, x.shape[-2], x.shape[-1])
-    return residual.trunk(x, layers, *parts(net), training=training)
+    layers = plan_layers(len(net.blocks) // 3, x.shape[-2], x.shape[-1])
+    return trunk.trunk(x, layers, *parts(net), training=training)
 
 
 def images(*shape, seed=1):
@@ -121,7 +122,7 @@ def test_a_second_backward_pass_is_refused():
 
 
 def test_the_cpu_keeps_the_layers():
-    assert not residual.can_run(torch.zeros(2, 3, 32, 32), 16, training=True)
+    assert not trunk.can_run(torch.zeros(2, 3, 32, 32), 16, training=True)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_the_cpu_keeps_the_layers():
     ],
 )
 def test_what_suits_the_kernels(shape, width, suits):
-    assert residual.fits(shape, width) is suits
+    assert trunk.fits(shape, width) is suits
 
 
 def test_nothing_is_kept_where_no_gradient_is_wanted():

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reproduction import reproduce
-from reproduction.deep.digest import DIGEST_TITLE
-from reproduction.deep.journal import read_records
+from reproduction.experiments.report import DIGEST_TITLE
+from reproduction.journal import read_records
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(page for page in (ROOT / "results").glob("*-cifar10.md") if "overview" not in page.name)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from reproduction.resnet import compiling
+from reproduction.resnet import cuda_driver
 
 HERE = Path(__file__).parent
 # Of an H100, of which a kernel cannot have more.
@@ -30,10 +30,10 @@ def why_not() -> str | None:
 def emulated(
     device: int, name: str, threads: int, shared: int, defines: tuple[tuple[str, int], ...]
 ) -> Callable[..., None]:
-    """In place of `reproduction.resnet.launching.kernel`."""
+    """In place of `reproduction.resnet.cuda_driver.kernel`."""
     assert shared <= MOST_SHARED
-    source = compiling.source_of(name).replace(
-        (compiling.SOURCES / "primitives.cuh").read_text(), (HERE / "emulation.h").read_text()
+    source = cuda_driver.source_of(name).replace(
+        (cuda_driver.SOURCES / "primitives.cuh").read_text(), (HERE / "emulation.h").read_text()
     )
     source += (
         'extern "C" const char* launch(int x, int y, int z, int threads, int shared, void** arguments) '

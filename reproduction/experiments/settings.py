@@ -1,0 +1,257 @@
+"""What one training is, in plain values: a trial, the net it trains, and how long."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+Parameters = tuple[tuple[str, float], ...]
+"""The parameters of a loss by name, in a fixed order."""
+
+PAPER_WIDTH = 16
+"""Channels of the first stage of the paper's nets."""
+
+CLASS_TASKS = ("exponential", "step")
+"""Tasks that keep all classes."""
+
+ROLES = ("search", "final", "paper", "beyond", "ablation", "anchor")
+"""Chosen from, at the chosen setting, at the paper's own fixed setting, at a rate beyond those chosen from,
+one of a series, or by the recipe of other authors."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A published image set with the net and the learning rates it is trained with.
+
+    Attributes:
+        title: Its name as it is written.
+        depth: Layers of the residual net.
+        paper_lr: The paper's learning rate.
+        lrs: The learning rates to choose from; the paper's is one of them.
+        classes: Categories of the set.
+        side: Pixels of an image's side.
+        train_images: Images of each category to train on.
+        test_images: Images of each category to test on.
+    """
+
+    title: str
+    depth: int
+    paper_lr: float
+    lrs: tuple[float, ...]
+    classes: int
+    side: int
+    train_images: int
+    test_images: int
+
+
+DATASETS = {
+    "cifar10": Dataset("CIFAR-10", 32, 0.002, (0.002, 0.006, 0.02), 10, 32, 5000, 1000),
+    "cifar100": Dataset("CIFAR-100", 44, 0.002, (0.002, 0.006, 0.02), 100, 32, 500, 100),
+    "tinyimagenet": Dataset("Tiny ImageNet", 56, 0.01, (0.003, 0.01, 0.03), 200, 64, 500, 50),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How long the trainings are, and how many parameter settings of a loss are tried.
+
+    Attributes:
+        name: Of the size.
+        search_epochs: Length of the trainings that are chosen from.
+        final_epochs: Length of those that are reported; the paper's is 250.
+        candidates: Parameter settings tried of each loss that has parameters, each with every learning rate.
+    """
+
+    name: str
+    search_epochs: int
+    final_epochs: int
+    candidates: int = 2
+
+
+SIZES = {size.name: size for size in (Size("short", 7, 14), Size("medium", 25, 50), Size("full", 50, 250, 3))}
+
+
+def size_of(text: str) -> Size:
+    """A size by its name, or two lengths such as "2,4": of the search and of what is reported.
+
+    >>> size_of("full").final_epochs, size_of("2,4")
+    (250, Size(name='2,4', search_epochs=2, final_epochs=4, candidates=2))
+    """
+    if text in SIZES:
+        return SIZES[text]
+    parts = text.split(",")
+    if len(parts) == 2 and all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        search, final = map(int, parts)
+        return Size(f"{search},{final}", search, final)
+    raise ValueError(
+        f"size must be one of {', '.join(SIZES)}, or two numbers of epochs such as '8,16', but is {text!r}"
+    )
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The set, the net and the length of an experiment.
+
+    Attributes:
+        dataset: One of `DATASETS`.
+        size: How long.
+        depth: Layers of the net; None for the paper's.
+        width: Channels of its first stage; the paper's is 16.
+    """
+
+    dataset: str = "cifar10"
+    size: Size = SIZES["short"]
+    depth: int | None = None
+    width: int = PAPER_WIDTH
+
+    def __post_init__(self) -> None:
+        if self.dataset not in DATASETS:
+            raise ValueError(f"dataset must be one of {', '.join(DATASETS)}, but is {self.dataset!r}")
+        # Said before anything is planned or a folder made, as the net itself would say it.
+        if self.layers < 8 or self.layers % 6 != 2:
+            raise ValueError(f"depth must be 6n + 2, such as 8, 20, 32, 44 or 56, but is {self.layers}")
+        if self.width < 1:
+            raise ValueError(f"width must be at least 1, but is {self.width}")
+
+    @property
+    def layers(self) -> int:
+        """The depth of the net."""
+        return DATASETS[self.dataset].depth if self.depth is None else self.depth
+
+    @property
+    def net(self) -> str:
+        """The net in words."""
+        return net_words(self.layers, self.width)
+
+    @property
+    def stem(self) -> str:
+        """What the names of its files have: the set, and the net where it is not the paper's.
+
+        >>> Setup().stem, Setup("cifar100", depth=8, width=4).stem
+        ('cifar10', 'cifar100-resnet8-width4')
+        """
+        if (self.layers, self.width) == (DATASETS[self.dataset].depth, PAPER_WIDTH):
+            return self.dataset
+        return f"{self.dataset}-resnet{self.layers}-width{self.width}"
+
+    def at(self, size: Size) -> Setup:
+        """The same set and net at another size."""
+        return replace(self, size=size)
+
+    def has(self, trial: Mapping[str, Any]) -> bool:
+        """Whether a trial, in plain values, is of this set and net, at whatever length."""
+        of_trial = (trial["dataset"], trial["depth"], trial["width"])
+        return of_trial == (self.dataset, self.layers, self.width)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training: everything that decides its result, apart from device and rounding.
+
+    Attributes:
+        dataset: One of `DATASETS`.
+        task: "halves", "pair", "exponential" or "step", of `reproduction.images.imbalance`.
+        rho: The imbalance.
+        draw: Seed of the task: which categories are positive, and which rows are kept.
+        held_out: Whether validation rows are kept back from the training images.
+        depth: Layers of the net.
+        width: Channels of its first stage.
+        method: A loss with its treatment of the prior; see `reproduction.experiments.methods`.
+        parameters: Of the loss.
+        lr: The base learning rate.
+        seed: Of first weights and batches.
+        epochs: How long.
+        role: One of `ROLES`.
+
+    Example:
+        >>> trial = Trial("cifar10", "halves", 0.01, 0, True, 32, 16, "TBL", (("alpha", 0.7), ("C", 0.5)),
+        ...     0.002, 0, 16, "final")
+        >>> Trial.from_dict(trial.to_dict()) == trial
+        True
+        >>> trial.setting
+        'alpha=0.7 C=0.5'
+    """
+
+    dataset: str
+    task: str
+    rho: float
+    draw: int
+    held_out: bool
+    depth: int
+    width: int
+    method: str
+    parameters: Parameters
+    lr: float
+    seed: int
+    epochs: int
+    role: str
+
+    @cached_property
+    def key(self) -> str:
+        """The trial as a text that is the same for the same trial, in every process and version."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """What trials must share to be trained in one stack."""
+        return (
+            *(self.dataset, self.task, self.rho, self.draw, self.held_out),
+            *(self.depth, self.width, self.epochs, self.role),
+        )
+
+    @property
+    def setting(self) -> str:
+        """The parameters in words; empty for a loss without any."""
+        return parameter_words(self.parameters)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "parameters": dict(self.parameters)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Trial:
+        """The trial that `to_dict` wrote."""
+        named = {**values, "parameters": tuple((name, float(x)) for name, x in values["parameters"].items())}
+        return cls(**named)
+
+
+def refuse_seed(name: str, seed: int) -> None:
+    """The trials of an experiment have seeds of their own."""
+    if seed != 0:
+        raise ValueError(f"{name} takes no seed: its draws and trainings have seeds 0, 1 and 2 of their own")
+
+
+def net_words(depth: int, width: int) -> str:
+    """A residual net in words, its width where it is not the paper's.
+
+    >>> net_words(32, 16), net_words(8, 4)
+    ('ResNet-32', 'ResNet-8 of width 4')
+    """
+    return f"ResNet-{depth}" if width == PAPER_WIDTH else f"ResNet-{depth} of width {width}"
+
+
+def parameter_words(parameters: Parameters) -> str:
+    """The parameters of a loss in words; empty where there are none.
+
+    >>> parameter_words((("alpha", 0.7), ("C", 0.5)))
+    'alpha=0.7 C=0.5'
+    """
+    return " ".join(f"{name}={value:g}" for name, value in parameters)
+
+
+def validation_share(task: str) -> float:
+    """The share of each category's training images that validates.
+
+    Deer and horses are fewer than ten classes, so that a tenth of them would say little.
+    """
+    return 0.2 if task == "pair" else 0.1
+
+
+def folder_name(trials: tuple[Trial, ...]) -> str:
+    """A short name for a stack of trials, decided by what they are."""
+    return hashlib.sha256("\n".join(trial.key for trial in trials).encode()).hexdigest()[:16]

@@ -1,0 +1,301 @@
+"""Every loss of the fraud comparison in one stack of nets, for one split.
+
+What a method gets is what `DeepClassifier`, fitted with the settings of that method alone, gives it: the same
+held-out rows choose its epochs and its setting, and its training ends, by the patience, where it would have
+ended there. Only the time differs: a GPU takes little longer for 22 losses than for one. Weights are not
+averaged, nor are nets trained again on all rows: the published results were made before there was either.
+Rows were in the order of the file then; in that of `raresight.deep.counted_rows` others are held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from raresight.deep import DeepClassifier
+from raresight.deep.counted_rows import count_rows
+from raresight.deep.encoding import TableEncoder
+from raresight.deep.fitting import TrainingRows, best_merit, train_ensembles
+from raresight.deep.level import at_level, score_shift
+from raresight.deep.nets import plan_net
+from raresight.deep.scoring import ensemble_score, member_scores
+from raresight.deep.validation import Validation, hold_out
+from raresight.losses import Loss, parse
+from raresight.metrics import partial_auc
+from raresight.nn import Recipe, Replicas
+
+from .methods import MAX_FPR
+
+Floats = NDArray[np.float64]
+
+# Numbers in the widest layer of all nets that are held at once when validation rows are scored: 256 MiB.
+_NUMBERS_AT_ONCE = 1 << 26
+
+
+@dataclass(frozen=True)
+class NetSetup:
+    """How the nets of a family are trained; sizes of the nets are the defaults of `DeepClassifier`.
+
+    Attributes:
+        net: "tabnet" or "tabm".
+        seeds: Nets of each loss setting, whose probabilities are averaged.
+        epochs: At most.
+        batch: Rows a step.
+        learning_rate: Of AdamW.
+        weight_decay: Of AdamW.
+        warmup_epochs: Over these the learning rate rises.
+        patience: A method ends when none of its nets has become better for so many epochs.
+        validation_fraction: The share of the training rows that chooses epochs and settings.
+    """
+
+    net: str
+    seeds: int
+    epochs: int = 30
+    batch: int = 1024
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-3
+    warmup_epochs: float = 1.0
+    patience: int = 6
+    validation_fraction: float = 0.2
+
+    def classifier(self, losses: Sequence[str], seed: int, device: str = "auto") -> DeepClassifier:
+        """The estimator that gives, alone, what a method gets in the stack.
+
+        >>> NetSetup("tabnet", seeds=2).classifier(["crossentropy"], seed=0).n_seeds
+        2
+        """
+        return DeepClassifier(
+            list(losses),
+            net=self.net,
+            n_seeds=self.seeds,
+            max_epochs=self.epochs,
+            batch_size=self.batch,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            warmup_epochs=self.warmup_epochs,
+            early_stopping=True,
+            validation_fraction=self.validation_fraction,
+            patience=self.patience,
+            average_epochs=0,
+            refit=False,
+            max_fpr=MAX_FPR,
+            calibration="level",  # as `_levelled` does
+            device=device,
+            random_state=seed,
+        )
+
+    def recipe(self) -> Recipe:
+        return Recipe.tables(
+            epochs=self.epochs,
+            batch=self.batch,
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
+            warmup_epochs=self.warmup_epochs,
+            decay_epochs=(),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MethodNets:
+    """What a method says of the test rows, and how it was chosen.
+
+    Attributes:
+        score: Scores z of the test rows.
+        probability: Their calibrated probabilities.
+        chosen: The setting with the best validation score.
+        validation_scores: The partial AUC of each setting on the held-out rows.
+        best_epochs: The epochs, from 1, whose weights the chosen nets have.
+    """
+
+    score: Floats
+    probability: Floats
+    chosen: str
+    validation_scores: Mapping[str, float]
+    best_epochs: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class StackOutcome:
+    """A trained stack.
+
+    Attributes:
+        methods: By name.
+        epochs: Epochs until the last method ended.
+        history: For each loss setting, net by net, the partial AUC of the held-out rows after each epoch; NaN
+            once its method had ended.
+        failures: What befell nets whose loss or gradient was not finite.
+        nets: How many were trained at once.
+    """
+
+    methods: Mapping[str, MethodNets]
+    epochs: int
+    history: Mapping[str, Floats]
+    failures: tuple[str, ...]
+    nets: int
+
+
+def fit_methods(
+    setup: NetSetup,
+    methods: Mapping[str, Sequence[str]],
+    X: NDArray[Any],
+    y: NDArray[Any],
+    test: NDArray[Any],
+    *,
+    seed: int,
+    device: str,
+    after_epoch: Callable[[int], None] = lambda epoch: None,
+) -> StackOutcome:
+    """Train every setting of every method at once on the rows of X, and score the test rows.
+
+    Args:
+        setup: How.
+        methods: The losses of each, as texts.
+        X: Training rows, numbers without gaps.
+        y: Their labels, 0 and 1.
+        test: Rows to be scored.
+        seed: Of held-out rows, first weights and batches.
+        device: Such as "cpu" or "cuda".
+        after_epoch: Called with the number of epochs that are done; what it raises ends the training.
+    """
+    given = np.asarray(y, dtype=np.int64)
+    counted = count_rows(X, given, None, [])
+    X, codes, weights = X[counted.places], given[counted.places], counted.weights
+    of_rows = np.ones(len(codes)) if weights is None else weights
+    shares = np.bincount(codes, of_rows) / of_rows.sum()
+    # Drawn in the order in which the estimator draws them.
+    random = check_random_state(seed)
+    seeds = [int(one) for one in random.randint(np.iinfo(np.int32).max, size=setup.seeds)]
+    parts = hold_out(codes, True, setup.validation_fraction, random, counted.groups)
+    if parts is None:
+        raise ValueError("no rows were held out, but settings are chosen on them")
+    train, held = parts
+    encoder = TableEncoder.learn(X[train], [], of_rows[train])
+    inputs = encoder.apply(X)
+    own = [None if weights is None else weights[some] for some in (train, held)]
+    validation = Validation(inputs[held], codes[held], own[1], MAX_FPR)
+    plan = plan_net(setup.net, {}, {}, features=encoder.n_inputs, outputs=1)
+
+    losses = [parse(text) for texts in methods.values() for text in texts]
+    groups = _groups(methods, len(seeds))
+    found = train_ensembles(
+        plan,
+        losses,
+        seeds,
+        TrainingRows(inputs[train], codes[train], own[0], shares),
+        setup.recipe(),
+        validation=validation,
+        patience=setup.patience,
+        average_epochs=0.0,
+        device=device,
+        judge=_PatientJudge(groups, setup.patience, validation, torch.device(device), after_epoch),
+    )
+    assert found.merits is not None
+
+    picked = {}
+    for method, settings in _groups(methods, 1).items():
+        merits = [found.merits[i] for i in settings]
+        best = settings[best_merit(merits)]
+        named = {str(losses[i]): merit for i, merit in zip(settings, merits)}
+        picked[method] = found.nets[best], named, found.best_epochs[best]
+    test_inputs = encoder.apply(test)
+    raw = {m: (p[0].scores(inputs, device), p[0].scores(test_inputs, device)) for m, p in picked.items()}
+    # The level takes a CPU longer than the scores take a GPU: all methods at once.
+    with ThreadPoolExecutor() as pool:
+        levelled = {
+            method: pool.submit(_levelled, nets.loss, *raw[method], shares, weights)
+            for method, (nets, _, _) in picked.items()
+        }
+    results = {
+        method: MethodNets(*levelled[method].result(), str(nets.loss), scores, epochs)
+        for method, (nets, scores, epochs) in picked.items()
+    }
+    trained = found.trained
+    history = np.empty((0, len(losses) * len(seeds))) if trained.merits is None else trained.merits
+    by_loss = {
+        str(loss): history[:, i * len(seeds) : (i + 1) * len(seeds)].T for i, loss in enumerate(losses)
+    }
+    return StackOutcome(results, trained.epochs, by_loss, trained.failures, history.shape[1])
+
+
+def _levelled(
+    loss: Loss,
+    fitted: NDArray[np.float32],
+    test: NDArray[np.float32],
+    shares: Floats,
+    weights: Floats | None,
+) -> tuple[Floats, Floats]:
+    """Scores and probabilities of test rows, with the constant that puts the fitted rows at their share."""
+    score = at_level(test, score_shift(loss, fitted, shares, weights))
+    return score, np.asarray(loss.probability(score))
+
+
+def _groups(methods: Mapping[str, Sequence[str]], n_seeds: int) -> dict[str, list[int]]:
+    """The places of each method's nets in the stack.
+
+    >>> _groups({"a": ["x"], "b": ["y", "z"]}, 2)
+    {'a': [0, 1], 'b': [2, 3, 4, 5]}
+    """
+    found, first = {}, 0
+    for method, losses in methods.items():
+        last = first + n_seeds * len(losses)
+        found[method] = list(range(first, last))
+        first = last
+    return found
+
+
+class _PatientJudge:
+    """The partial AUC of each net on the held-out rows, until its method has run out of patience.
+
+    From then on it is NaN, which never counts as better, so that the nets of the method keep what they had
+    when it would have ended alone. Scores are ranked on the device.
+    """
+
+    def __init__(
+        self,
+        groups: Mapping[str, Sequence[int]],
+        patience: int,
+        validation: Validation,
+        device: torch.device,
+        after_epoch: Callable[[int], None],
+    ) -> None:
+        self._groups, self._patience = [list(group) for group in groups.values()], patience
+        self._inputs = torch.from_numpy(validation.inputs).to(device)
+        self._labels = torch.from_numpy(validation.codes).to(device)
+        self._max_fpr, self._after_epoch = validation.max_fpr, after_epoch
+        self._best = np.full(sum(len(group) for group in self._groups), -np.inf)
+        self._last_gain = [0] * len(self._groups)
+        self._epoch = 0
+
+    def __call__(self, replicas: Replicas, frozen: NDArray[np.bool_]) -> Floats:
+        self._epoch += 1
+        merits = np.full(len(self._best), np.nan)
+        running = [i for i, last in enumerate(self._last_gain) if self._epoch - 1 - last < self._patience]
+        scores = self._scores(replicas)
+        for i in running:
+            group = self._groups[i]
+            merits[group] = [float("nan") if frozen[k] else self._merit(scores[k]) for k in group]
+            better = merits[group] >= self._best[group]
+            if better.any():
+                self._last_gain[i] = self._epoch
+            self._best[group] = np.where(better, merits[group], self._best[group])
+        self._after_epoch(self._epoch)
+        return merits
+
+    def _scores(self, replicas: Replicas) -> list[torch.Tensor]:
+        numbers = len(replicas) * replicas.net.numbers_per_row(self._inputs.shape[1])
+        parts = torch.split(self._inputs, max(1, _NUMBERS_AT_ONCE // numbers))
+        # The members of all rows first: an ensemble's score takes many small operations.
+        members = torch.cat([member_scores(replicas, part) for part in parts], dim=2)
+        return [ensemble_score(loss, one) for loss, one in zip(replicas.losses, members)]
+
+    def _merit(self, scores: torch.Tensor) -> float:
+        if not bool(torch.isfinite(scores).all()):
+            return float("nan")
+        return partial_auc(self._labels, scores, self._max_fpr)
