@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import norm
 
 from raresight.metrics import interval
-from raresight.report.roc_figure import draw_intervals, draw_roc
+from reproduction.roc_figure import draw_intervals, draw_roc
 
 IMAGES = Path(__file__).parent / "images"
 

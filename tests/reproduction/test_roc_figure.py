@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from raresight.metrics import interval, recall_at_fpr
-from raresight.report.roc_figure import draw_intervals, draw_roc
+from reproduction.roc_figure import draw_intervals, draw_roc
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics import Interval, interval, roc_points
-from .drawing import COLOURS, figure_class, picture_path, save
+from raresight.metrics import Interval, interval, roc_points
+from raresight.report.drawing import COLOURS, figure_class, picture_path, save
 
 __all__ = ["draw_intervals", "draw_roc"]
 
