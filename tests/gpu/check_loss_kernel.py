@@ -13,11 +13,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from raresight.nn._loss_stack import _runs_in_a_kernel
+
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight.losses import TBL, CrossEntropy, Erf, Focal, Poly, Squared, from_callable
 from raresight.nn import as_module
 from raresight.nn._closed_form import Task, _kernel_row
-from raresight.nn._loss_stack import _runs_in_a_kernel
 from raresight.nn.loss_table import LossTable
 
 Tensor = torch.Tensor

@@ -20,7 +20,7 @@ from raresight.losses import (
     VectorScaling,
     effective_number_weights,
 )
-from raresight.losses.tbl_shape import convex_bound, monotone_bound, unique_bound
+from raresight.losses.tbl import convex_bound, monotone_bound, unique_bound
 
 PRECISIONS = [
     pytest.param(np.float64, 1e-12, 700, id="float64"),

@@ -144,7 +144,7 @@ def test_weights_by_effective_number():
         ("nonsense", "known are crossentropy"),
         ("tbl(", "cannot read"),
         ("tbl(beta=1)", "unexpected keyword argument 'beta'; tbl takes alpha=0.8, C=0.5"),
-        ("vectorscaling", "missing a required argument: 'delta'"),
+        ("vectorscaling", r"give either delta \(binary score\) or class_counts"),
         ("ldam", "missing a required argument: 'class_counts'"),
         ("focal('a')", "expected a number"),
         ("focal(gamma=1+1)", "cannot read"),

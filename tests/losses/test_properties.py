@@ -25,7 +25,7 @@ from raresight.losses import (
     VectorScaling,
     parse,
 )
-from raresight.losses.tbl_shape import convex_bound, monotone_bound, unique_bound
+from raresight.losses.tbl import convex_bound, monotone_bound, unique_bound
 
 scores = st.floats(-700, 700)
 moderate = st.floats(-30, 30)

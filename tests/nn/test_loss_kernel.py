@@ -12,13 +12,14 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from raresight.nn.loss_parameters import MOST_CLASSES, encode, table
+
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight import nn
 from raresight.losses import TBL, Alpha, CrossEntropy, Erf, Focal, Loss, Poly, Squared
 from raresight.nn._closed_form import Task, _kernel_row
 from raresight.nn.kernels import has_triton
 from raresight.nn.kernels import loss as kernel
-from raresight.nn.loss_parameters import MOST_CLASSES, encode, table
 from raresight.nn.loss_table import LossTable
 
 INTERPRETED = type(kernel.binary_pass).__name__ == "InterpretedFunction"

@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 
+
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight import nn
 from raresight.losses import (
@@ -23,7 +24,6 @@ from raresight.losses import (
     VectorScaling,
     from_callable,
 )
-from raresight.nn.loss_parameters import Kind, encode
 from raresight.nn.loss_table import LossTable
 
 Tensor = torch.Tensor

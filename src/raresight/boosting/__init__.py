@@ -3,10 +3,10 @@
 The libraries are imported when something is trained or loaded, not before.
 """
 
+from ..losses.start import Start, start_of
 from .classifier import NoSplitWarning
 from .lightgbm_classifier import LightGBMClassifier
 from .objective import objective
-from .start import Start, start_of
 from .xgboost_classifier import XGBoostClassifier
 
 __all__ = ["LightGBMClassifier", "NoSplitWarning", "Start", "XGBoostClassifier", "objective", "start_of"]

@@ -37,6 +37,7 @@ from ..common.tables import (
 )
 from ..losses import Loss, parse
 from ..losses.for_classes import loss_for_classes
+from ..losses.start import Start, start_of
 from ..metrics.eval_metrics import EvalMetric
 from ._library import import_library
 from .defaults import Limits, limits_of
@@ -49,7 +50,6 @@ from .model_files import (
     write_model,
 )
 from .objective import hessian_factor
-from .start import Start, start_of
 
 Array = np.ndarray[Any, Any]
 

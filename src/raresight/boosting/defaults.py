@@ -62,7 +62,7 @@ import math
 from dataclasses import dataclass
 
 from ..losses import Loss
-from .start import Start, start_of
+from ..losses.start import Start, start_of
 
 CHILD_POSITIVES = 2.0
 L2_POSITIVES = 2.0

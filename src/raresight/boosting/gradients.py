@@ -23,9 +23,8 @@ import numpy as np
 
 from ..losses import Loss
 from ..losses._inputs import check_binary_labels, check_class_labels
-from ..losses._ordinary_ops import OrdinaryOps
-from ._kernels import kernel_of
-from .start import start_of
+from ..losses.plan import BlockOps, LabelMap, plan_of
+from ..losses.start import start_of
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +36,16 @@ BLOCK = 49_152
 class Gradients:
     """Derivatives for given labels and weights; call it with the raw scores of a round.
 
-    `scores` are (n,) for two classes and (n, K) for K; so are the results, float32.
+    Scores are (n,) for two classes and (n, K) for K; so are the results, in float32.
+
+    Args:
+        loss: The loss.
+        labels: 0 and 1, or class numbers.
+        weights: Row weights. Default: 1.
+        n_classes: 1 for a binary score, or K.
+        factor: What the Hessian's diagonal is multiplied by.
+        shares: The class shares of all rows, where these are a part of them. Default: those of these rows.
+            The floor depends on them, and workers that each have a part must agree on it.
     """
 
     def __init__(
@@ -48,6 +56,7 @@ class Gradients:
         *,
         n_classes: int,
         factor: float = 1.0,
+        shares: Any = None,
     ) -> None:
         self.loss = loss
         self.n_classes = n_classes
@@ -56,13 +65,16 @@ class Gradients:
         self.weights = read_weights(weights, self.labels)
         self.floor: np.float32 | None = None
         if loss.has_unique_minimiser:
-            shares = class_shares(self.labels, self.weights, max(n_classes, 2))
+            if shares is None:
+                shares = class_shares(self.labels, self.weights, max(n_classes, 2))
             self.floor = _floor(start_of(loss, shares).curvature)
         self._buffers: list[Array] = []
-        self._ops = OrdinaryOps()
-        self._kernel = kernel_of(loss, BLOCK) if n_classes == 1 else None
-        if self._kernel is not None:
-            self._minus_directions = 1 - 2 * self.labels
+        self._ops = BlockOps()
+        form = loss.normal_form() if n_classes == 1 else None
+        self._plan = None if form is None else plan_of(loss, (1, 2), np.float32)
+        if self._plan is not None and form is not None:
+            self._label_map = LabelMap.of(form, self.labels)
+            self._scratch = np.empty((self._plan.size, BLOCK), np.float32)
 
     def __call__(self, scores: Any, *, order: Any = "C") -> tuple[Array, Array]:
         """Gradient and Hessian at the raw scores; `order` is the memory layout for class logits."""
@@ -81,7 +93,7 @@ class Gradients:
 
     def _block(self, z: Array, rows: slice, gradient: Array, hessian: Array) -> None:
         """Fill one block of the results."""
-        if self._kernel is None or not self._kernel(z, self._minus_directions[rows], gradient, hessian):
+        if not self._planned(z, rows, gradient, hessian):
             # One sum shows whether there is anything to look for; a sum of large scores may overflow.
             if not np.isfinite(z.sum()) and not np.isfinite(z).all():
                 raise FloatingPointError(_where_not_finite(z, rows.start))
@@ -98,6 +110,12 @@ class Gradients:
             weight = self.weights[rows] if self.n_classes == 1 else self.weights[rows, None]
             gradient *= weight
             hessian *= weight
+
+    def _planned(self, z: Array, rows: slice, gradient: Array, hessian: Array) -> bool:
+        """The block by the plan of the loss, where it has one and the margins are of ordinary size."""
+        if self._plan is None:
+            return False
+        return self._plan(z, self._label_map.at(rows), (gradient, hessian), self._scratch)
 
     def _space(self, shape: tuple[int, ...], order: Any) -> tuple[Array, Array]:
         """Last round's arrays if nobody else holds them any more, new ones otherwise.

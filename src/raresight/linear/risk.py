@@ -19,9 +19,8 @@ from scipy import sparse
 
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
-from ..losses._ordinary_ops import OrdinaryOps
+from ..losses.plan import BlockOps, LabelMap, Plan, plan_of
 from .design import Design, Floats
-from .kernels import SCRATCH, Kernel, kernel_of
 from .threads import in_threads, thread_count
 
 __all__ = ["Evaluation", "Request", "Sample", "evaluate", "slope_sizes"]
@@ -93,7 +92,7 @@ def evaluate(sample: Sample, requests: Sequence[Request]) -> list[Evaluation]:
 
     def work(task: tuple[list[slice], list[_Group]]) -> dict[int, _Sums]:
         part, own = task
-        ops = OrdinaryOps()
+        ops = BlockOps()
         sums = [group.zero() for group in own]
         spaces = [group.space(part) for group in own]
         with ops.guard():
@@ -134,7 +133,7 @@ def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
     result = np.empty(sample.design.n_rows, dtype=group.kind)
 
     def work(part: list[slice]) -> None:
-        ops, space = OrdinaryOps(), group.space(part).scores
+        ops, space = BlockOps(), group.space(part).scores
         with ops.guard():
             for rows in part:
                 scores = group.scores(sample.design.block(rows, group.double), slice(0, 1), space)
@@ -202,9 +201,8 @@ class _Group:
         own = thetas[:, :, -1] if design.intercept else 0.0
         self.offsets = (own - coef @ centre).reshape(-1, 1).astype(self.kind)
         self.coef = coef.reshape(-1, design.n_features).astype(self.kind)
-        # The curvature has no kernel of its own.
-        self.kernels: list[Kernel | None] = [
-            kernel_of(request.loss, self.kind) if scores == 1 and request.order == 1 else None
+        self.plans: list[Plan | None] = [
+            plan_of(request.loss, tuple(range(request.order + 1)), self.kind) if scores == 1 else None
             for request in requests
         ]
         self.far = bool(np.abs(thetas).max(initial=0.0) > 1e15)
@@ -230,9 +228,10 @@ class _Group:
         """Arrays for one thread, large enough for every block."""
         rows = max(block.stop - block.start for block in blocks)
         at_once = min(len(self.requests), _AT_ONCE) * self.sample.n_scores
-        return _Space(np.empty((at_once, rows), self.kind), np.empty((SCRATCH, rows), self.kind))
+        scratch = 3 + max((plan.size for plan in self.plans if plan is not None), default=0)
+        return _Space(np.empty((at_once, rows), self.kind), np.empty((scratch, rows), self.kind))
 
-    def add(self, ops: OrdinaryOps, space: _Space, rows: slice, into: list[_Sums]) -> None:
+    def add(self, ops: BlockOps, space: _Space, rows: slice, into: list[_Sums]) -> None:
         """Add the sums of a block of rows."""
         sample, k = self.sample, self.sample.n_scores
         block = sample.design.block(rows, self.double)
@@ -268,7 +267,7 @@ class _Group:
 
     def _add_binary(
         self,
-        ops: OrdinaryOps,
+        ops: BlockOps,
         block: Any,
         rows: slice,
         weight: Any,
@@ -279,25 +278,45 @@ class _Group:
     ) -> None:
         """Add the sums of values and curvatures; the scores become slopes."""
         labels = self.sample.labels[rows].astype(self.kind, copy=False)
-        minus_direction = 1 - 2 * labels
-        for z, request, kernel, sums in zip(scores, self.requests[some], self.kernels[some], into):
-            if kernel is not None and kernel(z, minus_direction, scratch):
-                value = scratch[0, : len(z)]
-            else:
-                terms = request.loss._labelled(ops, z, labels, request.order)
-                value = terms[0]
+        value, size, bend = scratch[:3, : len(labels)]
+        maps: dict[Any, LabelMap] = {}  # requests of one loss, and all plain ones, share theirs
+        for z, request, plan, sums in zip(scores, self.requests[some], self.plans[some], into):
+            order = request.order
+            if plan is None or not self._planned(plan, request, labels, maps, (value, z, bend), scratch[3:]):
+                terms = request.loss._labelled(ops, z, labels, order)
+                value[...] = terms[0]
+                if order == 2:
+                    bend[...] = terms[2]
                 z[...] = terms[1]
-                if request.order == 2:
-                    bend = np.broadcast_to(terms[2] if weight is None else terms[2] * weight, labels.shape)
-                    _add_bend(sums, (0, 0), block, bend, request.features)
+            if order == 2:
+                if weight is not None:
+                    bend *= weight
+                _add_bend(sums, (0, 0), block, bend, request.features)
             if weight is not None:
                 z *= weight
             sums.value += _total(value, weight)
-            sums.scale += float(np.abs(z, out=scratch[1, : len(z)]).sum())
+            sums.scale += float(np.abs(z, out=size).sum())
+
+    def _planned(
+        self,
+        plan: Plan,
+        request: Request,
+        labels: Any,
+        maps: dict[Any, LabelMap],
+        results: tuple[Any, Any, Any],
+        space: Any,
+    ) -> bool:
+        """Value, slope and second derivative of a block by a plan; the scores become slopes."""
+        form = request.loss.normal_form()
+        assert form is not None
+        key = (form.scales, form.shifts, form.weights)
+        if key not in maps:
+            maps[key] = LabelMap.of(form, labels)
+        return plan(results[1], maps[key], results[: request.order + 1], space)
 
     def _add_classes(
         self,
-        ops: OrdinaryOps,
+        ops: BlockOps,
         block: Any,
         rows: slice,
         weight: Any,

@@ -1,19 +1,20 @@
 """Losses for rare events: one definition each, for NumPy, PyTorch, boosting, solvers and theory."""
 
 from .alpha import Alpha
+from .callable_loss import CallableLoss, from_callable
 from .class_weighted import ClassWeighted, effective_number_weights
 from .contract import Loss
 from .cross_entropy import CrossEntropy
 from .erf import Erf
-from .errors import NonConvexLossWarning
 from .focal import Focal
-from .from_function import CallableLoss, from_callable
 from .ldam import LDAM
 from .logit_adjusted import LogitAdjusted
-from .parsing import all_losses, parse
+from .margin import MarginLoss
+from .parameters import param
 from .poly import Poly
+from .registry import all_losses, parse, register
 from .squared import Squared
-from .tbl import TBL
+from .tbl import TBL, NonConvexLossWarning
 from .vector_scaling import VectorScaling
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Focal",
     "LogitAdjusted",
     "Loss",
+    "MarginLoss",
     "NonConvexLossWarning",
     "Poly",
     "Squared",
@@ -34,5 +36,7 @@ __all__ = [
     "all_losses",
     "effective_number_weights",
     "from_callable",
+    "param",
     "parse",
+    "register",
 ]

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array, Ops
-from ._numpy_ops import NumpyOps
+from ._numpy_ops import Array, NumpyOps, Ops
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array
+__all__ = ["Array", "NumpyOps", "Ops"]
+
+# Arrays are NumPy arrays or torch tensors, and ops the class of operations for one of them (`NumpyOps`,
+# `TorchOps`). Which one is known only when a loss is called.
+Array = Any
+Ops = Any
 
 
 class NumpyOps:
@@ -76,14 +81,24 @@ class NumpyOps:
         return np.maximum(-m, 0) + np.log1p(e), np.where(m >= 0, e * larger, larger)
 
     @staticmethod
-    def power_excess(m: Array, x: Array, u: float, coefficients: tuple[float, ...]) -> Array:
-        """sigma(m)^-u - 1 = e^(ux) - 1; margin and coefficients only serve the compiled torch form."""
+    def power_excess(m: Array, x: Array, u: float) -> Array:
+        """sigma(m)^-u - 1 = e^(ux) - 1; the margin only serves the compiled torch form."""
         return np.expm1(u * x)
 
     @staticmethod
-    def exp_of_fraction(rate: float, q: Array, coefficients: tuple[float, ...]) -> Array:
-        """e^(rate q) where 0 <= q <= 1; the coefficients only serve the compiled torch form."""
-        return np.exp(rate * q)
+    def exp_of_fraction(rate: float, q: Array) -> Array:
+        """e^(rate q) where 0 <= q <= 1."""
+        return np.exp(rate * q) if rate else 1.0
+
+    @staticmethod
+    def is_number(value: Any) -> bool:
+        """Whether a number of a loss is one number, and not a tensor of those of several replicas."""
+        return True
+
+    @staticmethod
+    def is_zero(value: Any) -> bool:
+        """Whether a term with this factor may be left out: false for a tensor, whatever is in it."""
+        return bool(value == 0)
 
     @staticmethod
     def erfcx(t: Array) -> Array:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from . import _parameters as check
-from ._arrays import Array, Ops
-from ._polynomials import power_coefficients
-from .margin import MarginLoss
+from .margin import Array, MarginLoss, Ops
+from .parameters import number, param
+from .registry import register
+from .tails import Tail
 
-__all__ = ["Alpha"]
+__all__ = ["Alpha", "BoostingLoss", "alpha_in_range", "tuning"]
 
 
 def tuning(alpha: float) -> float:
@@ -19,26 +19,100 @@ def tuning(alpha: float) -> float:
     return -1.0 if math.isinf(alpha) else (1.0 - alpha) / alpha
 
 
-def log_gain(ops: Ops, x: Array, u: float) -> Array:
-    """log of (e^(ux) - 1)/u, which itself overflows early for large u."""
-    if u == 0:
-        return ops.log(x)
-    # e^(ux) - 1 is e^(ux) (1 - e^(-ux)) for u > 0; for u < 0 the quotient is (1 - e^(-|u|x))/|u|.
-    bounded = ops.log(-ops.expm1(-abs(u) * x)) - math.log(abs(u))
-    return u * x + bounded if u > 0 else bounded
-
-
-def check_alpha(value: object, owner: str) -> float:
-    alpha = check.number(value, "alpha", owner)
+def alpha_in_range(value: Any, name: str, owner: str) -> float:
+    """The check for alpha."""
+    alpha = number(value, name, owner)
     if not alpha > 0:
-        raise ValueError(f"{owner}: alpha must lie in (0, inf], got {alpha}")
+        raise ValueError(f"{owner}: {name} must lie in (0, inf], got {alpha}")
     if alpha < 1e-6:
-        raise ValueError(f"{owner}: alpha below 1e-6 overflows at every score, got {alpha}")
+        raise ValueError(f"{owner}: {name} below 1e-6 overflows at every score, got {alpha}")
     return alpha
 
 
+class BoostingLoss(MarginLoss):
+    """The losses whose phi is e^(-C q) (p^-u - 1)/u: alpha loss (C = 0) and TBL."""
+
+    alpha: float
+    kernel: ClassVar[str | None] = "boosting"
+
+    def _damping(self) -> float:
+        """C."""
+        return 0.0
+
+    def numbers(self) -> tuple[float, ...]:
+        """(u, C, k, g, v, r).
+
+        With V = e^(ux - Cq - k) the damped growth e^(ux - Cq) is g V, and the loss v V - r e^(-Cq). For u > 1
+        k = log u keeps V representable as far as the loss itself, elsewhere k = 0. r = 1/u, and 0 for u = 0,
+        where the loss is e^(-Cq) x.
+        """
+        u = tuning(self.alpha)
+        inverse = 1 / u if u else 0.0
+        if u > 1:
+            return u, self._damping(), math.log(u), u, 1.0, inverse
+        return u, self._damping(), 0.0, 1.0, inverse, inverse
+
+    @staticmethod
+    def phi(
+        ops: Ops, m: Array, order: int, u: Any, C: Any, k: Any, g: Any, v: Any, r: Any
+    ) -> tuple[Array, ...]:
+        """With x = -log p, q = 1 - p, D = e^(-C q) and G = e^(ux - Cq):
+
+        phi = (G - D)/u,    -phi' = q (G - C p phi),    phi'' = q (A G + B phi),
+        A = p + u q - 2 C p q,    B = C p (q - p) + C^2 p^2 q.
+
+        """
+        x, q = ops.logistic(m)
+        damping = ops.exp_of_fraction(-C, q)
+        if ops.is_number(u) and 0 < u <= 1:
+            # The usual settings, alpha from 1/2 to 1, in the fewest operations: by E = D (e^(ux) - 1), which
+            # overflows only where the loss does. G - C p phi is D + (1 - C p/u) E, with p = 1 - q.
+            excess = damping * ops.power_excess(m, x, u)
+            value = ops.saturate(excess * r)
+            if order == 0:
+                return (value,)
+            slope = ops.saturate(q * (damping + ((1 - C * r) + (C * r) * q) * excess))
+            if order == 1:
+                return value, -slope
+            growth = damping + excess
+        else:
+            # Any setting, and a tensor of settings. e^(ux) alone may overflow before the loss does, and for
+            # u < 0 the sum D + E would cancel, so the exponents are added first.
+            x = ops.saturate(x)  # or zero times infinity, for u = 0
+            t = u * x
+            near = damping * (ops.expm1(ops.upper(t, 1.0)) * r + ops.where(u == 0, x, 0.0))
+            grown = ops.exp(t - C * q - k)
+            value = ops.saturate(ops.where(t < 1, near, grown * v - damping * r))
+            if order == 0:
+                return (value,)
+            growth = g * grown
+            # The loss is finite here, so that a p of zero gives zero.
+            slope = ops.saturate(q * (growth - C * ops.sigmoid(m) * value))
+            if order == 1:
+                return value, -slope
+        p = ops.sigmoid(m)
+        pq = p * q
+        plain = u + (1 - u) * p - 2 * C * pq
+        damped = p * (C - 2 * C * p + C * C * pq)
+        return value, -slope, ops.finite(q * (growth * plain + damped * value))
+
+    def tail(self) -> Tail:
+        return Tail(growth=tuning(self.alpha), decay=1.0, log_pull=-self._damping())
+
+    def _log_phi(self, ops: Ops, m: Array) -> Array:
+        """log of e^(-Cq) (e^(ux) - 1)/u, where e^(ux) itself overflows early for large u."""
+        u = tuning(self.alpha)
+        x, q = ops.logistic(m)
+        if u == 0:
+            return ops.log(x) - self._damping() * q
+        # e^(ux) - 1 is e^(ux) (1 - e^(-ux)) for u > 0; for u < 0 the quotient is (1 - e^(-|u|x))/|u|.
+        bounded = ops.log(-ops.expm1(-abs(u) * x)) - math.log(abs(u)) - self._damping() * q
+        return u * x + bounded if u > 0 else bounded
+
+
+@register
 @dataclass(frozen=True)
-class Alpha(MarginLoss):
+class Alpha(BoostingLoss):
     """Alpha loss (Sypherd et al., 2022): l = (p_y^-u - 1)/u, u = 1/alpha - 1, 0 < alpha <= inf.
 
     alpha = 1 is cross entropy, 1/2 the exponential loss e^-m, inf the soft 0-1 loss 1 - p_y. Convex
@@ -51,16 +125,13 @@ class Alpha(MarginLoss):
     [1.0, 0.135335]
     """
 
-    alpha: float = 0.8
-    _exponent: float = field(init=False, repr=False, compare=False)
-    _power: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    alpha: float = param(0.8, alpha_in_range, search=(0.5, 0.98))
     name: ClassVar[str] = "alpha"
     formula: ClassVar[str] = "(p^-u - 1)/u, u = 1/alpha - 1"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", check_alpha(self.alpha, "Alpha"))
-        object.__setattr__(self, "_exponent", tuning(self.alpha))
-        object.__setattr__(self, "_power", power_coefficients(self._exponent))
+    convexity: ClassVar[str] = "alpha <= 1"
+    link: ClassVar[str] = "z/alpha"
+    place: ClassVar[float] = 5
+    search_place: ClassVar[float | None] = 2
 
     @property
     def is_convex(self) -> bool:
@@ -70,37 +141,12 @@ class Alpha(MarginLoss):
     def has_unique_minimiser(self) -> bool:
         return not math.isinf(self.alpha)
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-        u = self._exponent
-        x, q = ops.logistic(m)
-        if u == 0:
-            value, growth = x, 1.0
-        else:
-            excess = ops.power_excess(m, x, u, self._power)
-            value = ops.saturate(excess * (1 / u)) if u <= 1 else ops.saturate(_divided(ops, u * x, u))
-            # For u < 0 the sum 1 + excess would cancel.
-            growth = 1 + excess if u > 0 else ops.exp(u * x)
-        if order == 0:
-            return (value,)
-        slope = ops.saturate(q * growth)
-        if order == 1:
-            return value, -slope
-        return value, -slope, ops.finite(slope * (ops.sigmoid(m) + u * q))
-
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
-        u = self._exponent
+    def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+        u = tuning(self.alpha)
         return u * ops.softplus(-m) - ops.softplus(m), -ops.sigmoid(m) - u * ops.sigmoid(-m)
-
-    def _log_phi(self, ops: Ops, m: Array) -> Array:
-        return log_gain(ops, ops.logistic(m)[0], self._exponent)
 
     def _log_odds(self, ops: Ops, z: Array) -> Array:
         return z / self.alpha
 
     def _score(self, ops: Ops, log_odds: Array) -> Array:
         return log_odds * self.alpha
-
-
-def _divided(ops: Ops, t: Array, u: float) -> Array:
-    """(e^t - 1)/u for u > 1, which is representable a little beyond e^t."""
-    return ops.where(t < 1, ops.expm1(t) * (1 / u), ops.exp(t - math.log(u)) - 1 / u)

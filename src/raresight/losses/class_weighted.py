@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from . import _parameters as check
-from ._arrays import Array, Ops
-from .composed import ComposedLoss
-from .contract import Loss
+from .contract import Array, ComposedLoss, Loss, NormalForm, Ops
 from .margin import log_normalise
+from .parameters import class_counts as counts_of
+from .parameters import number, numbers, param
+from .registry import parse, register
+from .tails import Tail
 
 __all__ = ["ClassWeighted", "effective_number_weights"]
 
@@ -26,8 +27,8 @@ def effective_number_weights(class_counts: Sequence[float] | Any, beta: float = 
     >>> [round(w, 4) for w in effective_number_weights((5000, 50))]
     [0.025, 1.975]
     """
-    counts = check.counts(class_counts, "effective_number_weights")
-    beta = check.number(beta, "beta", "effective_number_weights")
+    counts = counts_of(class_counts, "class_counts", "effective_number_weights")
+    beta = number(beta, "beta", "effective_number_weights")
     if not 0 <= beta < 1:
         raise ValueError(f"effective_number_weights: beta must lie in [0, 1), got {beta}")
     if beta == 0:
@@ -37,6 +38,14 @@ def effective_number_weights(class_counts: Sequence[float] | Any, beta: float = 
     return tuple(w / mean for w in raw)
 
 
+def _weights(weights: Any, name: str, owner: str) -> tuple[float, ...]:
+    result = numbers(weights, name, owner)
+    if len(result) < 2:
+        raise ValueError(f"{owner}: at least 2 {name} are needed, got {len(result)}")
+    return result
+
+
+@register
 @dataclass(frozen=True)
 class ClassWeighted(ComposedLoss):
     """Any loss with a weight for each class: w_y base(y, z).
@@ -50,16 +59,20 @@ class ClassWeighted(ComposedLoss):
     """
 
     base: Loss
-    weights: tuple[float, ...]
+    weights: tuple[float, ...] = param(check=_weights)
     name: ClassVar[str] = "classweighted"
     formula: ClassVar[str] = "weight_y base(y, z)"
+    convexity: ClassVar[str] = "as base"
+    link: ClassVar[str] = "base's, less log(w_pos/w_neg)"
+    place: ClassVar[float] = 10
 
     def __post_init__(self) -> None:
-        weights = check.numbers(self.weights, "weights", "ClassWeighted")
-        if len(weights) < 2:
-            raise ValueError(f"ClassWeighted: at least 2 weights are needed, got {len(weights)}")
-        object.__setattr__(self, "weights", weights)
-        self._check_base(len(weights), "weights")
+        super().__post_init__()
+        self._check_base(len(self.weights), "weights")
+
+    @classmethod
+    def example(cls) -> ClassWeighted:
+        return cls(parse("crossentropy"), (1.0, 99.0))
 
     @property
     def takes_score(self) -> bool:
@@ -90,6 +103,14 @@ class ClassWeighted(ComposedLoss):
     def _score(self, ops: Ops, log_odds: Array) -> Array:
         return self.base._score(ops, log_odds + math.log(self.weights[1] / self.weights[0]))
 
+    def tail(self) -> Tail | None:
+        base = self.base.tail()
+        return None if base is None else base.weighted(*self.weights)
+
+    def normal_form(self, outputs: int = 1) -> NormalForm | None:
+        base = self.base.normal_form(outputs)
+        return None if base is None else base.weighted(self.weights)
+
     def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
         axis = ops.class_axis(f)
         weight = ops.number_at_label(self.weights, y, f, axis)
@@ -101,13 +122,13 @@ class ClassWeighted(ComposedLoss):
         weight = ops.move_axis(ops.number_at_label(self.weights, y, f, axis), axis, -1)[..., None]
         return ops.finite(weight * self.base._class_hessian(ops, f, y))
 
-    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+    def _class_hvp(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
         weight = ops.number_at_label(self.weights, y, f, ops.class_axis(f))
-        return ops.finite(weight * self.base._class_curve(ops, f, y, u))
+        return ops.finite(weight * self.base._class_hvp(ops, f, y, u))
 
-    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+    def _class_expected_hvp(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
         weights = ops.per_class(self.weights, f, ops.class_axis(f))
-        return self.base._class_expected_curve(ops, f, weights * shares, u)
+        return self.base._class_expected_hvp(ops, f, weights * shares, u)
 
     def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
         weights = ops.per_class(self.weights, f, ops.class_axis(f))

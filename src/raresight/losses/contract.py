@@ -1,19 +1,73 @@
-"""What a loss is: the members every loss has, and the shape rule they share."""
+"""What a loss is: the members every loss has, and the shape rule they share.
+
+An author of a loss writes a `raresight.losses.margin.MarginLoss` and gives it a name, parameters (`param`),
+`phi` and `log_slope`. All else is derived: values and derivatives for scores and class logits, links and
+calibrated probabilities, the start score, the decay index and the limits of the theory, text, torch modules,
+stacks of replicas and the fast passes of boosters and linear solvers.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ._arrays import Array, Ops
 from ._inputs import Problem, is_tensor, read_problem, read_scores
-from ._numpy_ops import NumpyOps
-from .inverse import invert_increasing
+from ._numpy_ops import Array, NumpyOps, Ops
+from .link import invert_increasing, solve_class_scores
+from .parameters import SearchRange, check_parameters, search_ranges
+from .tails import Tail
 
-__all__ = ["Loss"]
+__all__ = ["Array", "ComposedLoss", "Loss", "NormalForm", "Ops"]
+
+
+@dataclass(frozen=True)
+class NormalForm:
+    """A loss as phi of a linear map of the score, with plain numbers: how stacks and plans compute it.
+
+    A binary score: l(y, z) = weights[y] phi(scales[y] z + shifts[y]), with a negative scale for label 0 and
+    `margins` zero. Class logits: with g = scales f + shifts, less margins[y] at the label y, and
+    m = g_y - logsumexp of the other g,
+
+        l(y, f) = weights[y] phi(m),
+
+    times (1 + sum_j w_j^2)/2 over the softmax w of the others where the loss `counts_spread` (the squared
+    loss).
+
+    Attributes:
+        phi: `phi(ops, m, order, *numbers)`.
+        numbers: The numbers of phi.
+        kernel: The name of a hand-written GPU kernel of phi, if there is one.
+    """
+
+    phi: Callable[..., tuple[Array, ...]]
+    numbers: tuple[float, ...]
+    scales: tuple[float, ...]
+    shifts: tuple[float, ...]
+    margins: tuple[float, ...]
+    weights: tuple[float, ...]
+    counts_spread: bool = False
+    kernel: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the loss of a binary score is phi(z) for a positive and phi(-z) for a negative."""
+        plain = ((-1.0, 1.0), (0.0, 0.0), (1.0, 1.0))
+        return (self.scales, self.shifts, self.weights) == plain
+
+    def shifted(self, added: tuple[float, ...]) -> NormalForm:
+        """The same loss of scores to which a number for each label, or each logit, was added."""
+        shifts = (s + a * b for s, a, b in zip(self.shifts, self.scales, added, strict=True))
+        return replace(self, shifts=tuple(shifts))
+
+    def weighted(self, weights: tuple[float, ...]) -> NormalForm:
+        """The same loss with class weights."""
+        return replace(self, weights=tuple(a * b for a, b in zip(self.weights, weights, strict=True)))
 
 
 class Loss(ABC):
@@ -32,7 +86,26 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
-    formula: ClassVar[str]
+    """What `parse` and the command line call it: one lower-case word."""
+    formula: ClassVar[str] = ""
+    """Of the margin m and p = sigma(m), for tables."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """What papers call it."""
+    convexity: ClassVar[str] = ""
+    """When it is convex in the score, for tables. Default: yes or no, as `is_convex` of its example says."""
+    link: ClassVar[str] = "by iteration"
+    """The log-odds at a score z, for tables."""
+    place: ClassVar[float] = math.inf
+    """Its place in tables of losses. Default: behind those of this package, by name."""
+    search_place: ClassVar[float | None] = None
+    """Its place among the losses that a search tries by default. Default: not among them."""
+    search_grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    """Two parameters with values of which a search of linear models tries every pair, for a map."""
+    torch_name: ClassVar[str] = ""
+    """`TBL` of `raresight.nn.TBLLoss` and `tbl_loss`. Default: the name of the class."""
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
 
     # ---- what it costs -------------------------------------------------------------------
 
@@ -119,20 +192,24 @@ class Loss(ABC):
         if scores.ndim == 1:
             log_odds = np.asarray(self.log_odds(scores))
             return np.asarray(-np.logaddexp(0.0, np.stack([log_odds, -log_odds], axis=1)))
+        return self._numpy_posterior(scores)
+
+    def _numpy_posterior(self, f: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         with NumpyOps.guard():
-            return np.asarray(self._class_log_posterior(NumpyOps, scores))
+            return np.asarray(self._class_log_posterior(NumpyOps, f))
 
     def class_scores(self, probability: Array) -> np.ndarray[Any, Any]:
         """Class logits whose posterior is `probability`, K positive numbers that sum to one."""
-        from .class_link import solve_class_scores
-
         eta = np.asarray(probability, dtype=np.float64)
         if eta.ndim != 1 or eta.size < 2:
             raise ValueError(f"probability must be a vector of at least 2 numbers, got shape {eta.shape}")
         if not (np.all(eta > 0) and abs(eta.sum() - 1) < 1e-6):
             raise ValueError(f"probability must be positive and sum to one, got {eta}")
         self._need_classes(eta.size)
-        return solve_class_scores(self, np.log(eta / eta.sum()))
+        found = solve_class_scores(self._numpy_posterior, np.log(eta / eta.sum()))
+        if found is None:
+            raise RuntimeError(f"{self}: no logits found whose posterior is {eta}")
+        return found
 
     # ---- what it is ----------------------------------------------------------------------
 
@@ -170,6 +247,51 @@ class Loss(ABC):
         """The hyper-parameters by name."""
         fields = (field for field in dataclasses.fields(self) if field.init)  # type: ignore[arg-type]
         return {field.name: getattr(self, field.name) for field in fields}
+
+    @property
+    def prefers_deferred_weights(self) -> bool:
+        """Whether training is to weigh classes only in its last epochs (LDAM)."""
+        return False
+
+    # ---- what it does as the prior vanishes, and as a stack computes it ------------------
+
+    def tail(self) -> Tail | None:
+        """How the gradient of a binary score behaves far out; None where it is not known."""
+        return None
+
+    def normal_form(self, outputs: int = 1) -> NormalForm | None:
+        """The loss as numbers for a binary score (outputs = 1) or so many class logits; None without one."""
+        return None
+
+    # ---- how it is made ------------------------------------------------------------------
+
+    @classmethod
+    def example(cls) -> Self:
+        """One of its kind, for tables and pictures."""
+        return cls()
+
+    @classmethod
+    def with_prior(cls, prior: Any, tau: float | None, **parameters: Any) -> Loss:
+        """The loss with these parameters, logit-adjusted by tau (default: 1) where a prior is given."""
+        from .logit_adjusted import LogitAdjusted
+
+        loss = cls(**parameters)
+        return loss if prior is None else LogitAdjusted(loss, prior, 1.0 if tau is None else tau)
+
+    @classmethod
+    def search_ranges(cls) -> dict[str, SearchRange]:
+        """The parameters that a search tunes, by name."""
+        return search_ranges(cls)
+
+    @classmethod
+    def for_search(cls, values: Mapping[str, float], class_counts: Sequence[float]) -> Loss:
+        """The loss that a search tries with these values of its parameters.
+
+        Args:
+            values: By name; parameters that are not searched have their defaults.
+            class_counts: Negatives and positives of the training rows.
+        """
+        return cls(**values)
 
     # ---- what a loss provides ------------------------------------------------------------
     # Scores come checked, finite and in the precision of the computation; labels as 0.0/1.0. What
@@ -222,11 +344,11 @@ class Loss(ABC):
         """sum_k shares_k l(k, f) and its gradient, for class logits and soft labels."""
 
     @abstractmethod
-    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+    def _class_hvp(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
         """The Hessian for class logits times u, without forming it."""
 
     @abstractmethod
-    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+    def _class_expected_hvp(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
         """The Hessian of sum_k shares_k l(k, f) times u."""
 
     def _mixed(self, ops: Ops, z: Array, positive: Array, negative: Array, order: int) -> tuple[Array, ...]:
@@ -284,3 +406,37 @@ def _text(value: Any) -> str:
         inner = ",".join(_text(item) for item in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     return str(value) if isinstance(value, Loss) else repr(value)
+
+
+class ComposedLoss(Loss):
+    """A loss that changes the scale or the place of a base loss, and so keeps its shape."""
+
+    base: Loss
+
+    @property
+    def is_monotone(self) -> bool:
+        return self.base.is_monotone
+
+    @property
+    def is_convex(self) -> bool:
+        return self.base.is_convex
+
+    @property
+    def has_unique_minimiser(self) -> bool:
+        return self.base.has_unique_minimiser
+
+    @property
+    def prefers_deferred_weights(self) -> bool:
+        return self.base.prefers_deferred_weights
+
+    def _check_base(self, n: int, what: str) -> None:
+        """`n` numbers, one a class, must fit the classes of the base loss."""
+        owner = type(self).__name__
+        if not isinstance(self.base, Loss):
+            raise TypeError(f"{owner}: base must be a loss, got {self.base!r}")
+        classes = self.base.n_classes
+        if classes not in (None, n) and not (classes == 1 and n == 2):
+            raise ValueError(f"{owner}: {n} {what} for {self.base}, a loss of {classes} classes")
+
+    def _classes_with(self, n: int) -> int:
+        return 1 if self.base.n_classes == 1 else n

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ._arrays import Array, Ops
-from .margin import MarginLoss
+from .margin import Array, MarginLoss, Ops
+from .registry import register
+from .tails import Tail
 
-__all__ = ["CrossEntropy"]
-
-
-def cross_entropy_phi(ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-    x, q = ops.logistic(m)
-    if order == 0:
-        return (x,)
-    if order == 1:
-        return x, -q
-    return x, -q, q * ops.sigmoid(m)
+__all__ = ["CrossEntropy", "LogisticLoss"]
 
 
-def cross_entropy_log_slope(ops: Ops, m: Array) -> tuple[Array, Array]:
-    return -ops.softplus(m), -ops.sigmoid(m)
+class LogisticLoss(MarginLoss):
+    """The losses whose phi is that of cross entropy; they differ in the map from score to margin."""
+
+    kernel: ClassVar[str | None] = "logistic"
+
+    @staticmethod
+    def phi(ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
+        """x = -log p, with the derivatives -q and p q."""
+        x, q = ops.logistic(m)
+        if order == 0:
+            return (x,)
+        if order == 1:
+            return x, -q
+        return x, -q, q * ops.sigmoid(m)
+
+    def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+        return -ops.softplus(m), -ops.sigmoid(m)
 
 
+@register
 @dataclass(frozen=True)
-class CrossEntropy(MarginLoss):
+class CrossEntropy(LogisticLoss):
     """Cross entropy (log loss): l = -log p_y = log(1 + e^-m).
 
     Convex, proper; its link is the identity: the score is the log-odds.
@@ -35,16 +43,17 @@ class CrossEntropy(MarginLoss):
     """
 
     name: ClassVar[str] = "crossentropy"
+    aliases: ClassVar[tuple[str, ...]] = ("ce", "bce")
     formula: ClassVar[str] = "-log p"
+    link: ClassVar[str] = "z"
+    place: ClassVar[float] = 0
+    torch_name: ClassVar[str] = "CE"
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-        return cross_entropy_phi(ops, m, order)
+    def tail(self) -> Tail:
+        return Tail(growth=0.0, decay=1.0)
 
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
-        return cross_entropy_log_slope(ops, m)
-
-    def _log_odds(self, ops: Ops, z: Array) -> Array:
+    def _log_odds(self, ops: Any, z: Array) -> Array:
         return z
 
-    def _score(self, ops: Ops, log_odds: Array) -> Array:
+    def _score(self, ops: Any, log_odds: Array) -> Array:
         return log_odds

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._arrays import Array, Ops
-from .margin import MarginLoss
+from .margin import Array, MarginLoss, Ops
+from .registry import register
+from .tails import Tail
 
 __all__ = ["Erf"]
 
@@ -15,6 +16,7 @@ _SERIES_FROM = 12.0
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
+@register
 @dataclass(frozen=True)
 class Erf(MarginLoss):
     """Erf loss: l = psi(m) - m Psi(-m) = E max(xi - m, 0) for a standard normal xi.
@@ -29,13 +31,18 @@ class Erf(MarginLoss):
 
     name: ClassVar[str] = "erf"
     formula: ClassVar[str] = "psi(m) - m Psi(-m)"
+    link: ClassVar[str] = "log Psi(z) - log Psi(-z)"
+    place: ClassVar[float] = 2
+    kernel: ClassVar[str | None] = "erf"
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
+    @staticmethod
+    def phi(ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
         v = ops.to_double(m)
         density, mills = _density_and_mills(ops, v)
         tail = ops.ndtr(-v)
         far = ops.where(v < _SERIES_FROM, _SERIES_FROM, v)
         inverse = 1 / (far * far)
+        # 1 - v Mills(v) cancels far out: there v^-2 (1 - 3 v^-2 (1 - 5 v^-2 (...))) takes over.
         series = ops.full(v, 1.0)
         for k in range(41, 1, -2):
             series = 1 - k * inverse * series
@@ -43,11 +50,14 @@ class Erf(MarginLoss):
         value = ops.where(v >= 0, positive, density - v * tail)
         return tuple(ops.like(term, m) for term in (value, -tail, density)[: order + 1])
 
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+    def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
         v = ops.to_double(m)
         density, mills = _density_and_mills(ops, v)
         hazard = ops.where(v >= 0, 1 / mills, density / ops.ndtr(-v))
         return ops.log_ndtr(-v), -hazard
+
+    def tail(self) -> Tail:
+        return Tail(growth=0.0, decay=math.inf, is_gaussian=True)
 
     def _score_start(self, ops: Ops, log_odds: Array) -> Array:
         size = ops.abs(log_odds)

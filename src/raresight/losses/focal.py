@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from . import _parameters as check
-from ._arrays import Array, Ops
-from .cross_entropy import cross_entropy_phi
-from .margin import MarginLoss
+from .margin import Array, MarginLoss, Ops
+from .parameters import at_least, param
+from .registry import register
+from .tails import Tail
 
 __all__ = ["Focal"]
 
 
+@register
 @dataclass(frozen=True)
 class Focal(MarginLoss):
     """Focal loss (Lin et al., 2017): l = -(1 - p_y)^gamma log p_y, gamma >= 0.
@@ -26,23 +28,28 @@ class Focal(MarginLoss):
     [0.173287, 0.001804]
     """
 
-    gamma: float = 2.0
+    gamma: float = param(2.0, at_least(0.0), search=(0.25, 4.0))
     name: ClassVar[str] = "focal"
+    aliases: ClassVar[tuple[str, ...]] = ("fl",)
     formula: ClassVar[str] = "-(1-p)^gamma log p"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", check.at_least(self.gamma, 0.0, "gamma", "Focal"))
+    convexity: ClassVar[str] = "gamma = 0"
+    link: ClassVar[str] = "gamma z + log(p + gamma q s(z)) - log(q + gamma p s(-z))"
+    place: ClassVar[float] = 3
+    search_place: ClassVar[float | None] = 3
+    kernel: ClassVar[str | None] = "focal"
 
     @property
     def is_convex(self) -> bool:
         return self.gamma == 0
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-        g = self.gamma
-        if g == 0:
-            return cross_entropy_phi(ops, m, order)
+    def numbers(self) -> tuple[float, ...]:
+        return (self.gamma,)
+
+    @staticmethod
+    def phi(ops: Ops, m: Array, order: int, g: Any) -> tuple[Array, ...]:
         x, q = ops.logistic(m)
-        damping = ops.exp(-g * ops.softplus(m))
+        # q^gamma, also where q itself underflows; for gamma = 0 zero times infinity is no number.
+        damping = 1.0 if ops.is_zero(g) else ops.exp(-g * ops.softplus(m))
         if order == 0:
             return (damping * x,)
         p = ops.sigmoid(m)
@@ -53,18 +60,23 @@ class Focal(MarginLoss):
             return value, slope
         return value, slope, damping * (q * ((1 + 2 * g) * p - g * px) + g * g * p * px)
 
-    def _log_phi(self, ops: Ops, m: Array) -> Array:
-        return -self.gamma * ops.softplus(m) + ops.log(ops.logistic(m)[0])
-
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+    def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
         g = self.gamma
         x, q = ops.logistic(m)
         p = ops.sigmoid(m)
+        # -phi' = q^(1+gamma) (1 + gamma p x/q); x/q tends to 1 where both underflow.
         underflow = q < ops.tiny(q)
         ratio = ops.where(underflow, 1.0, x / ops.where(underflow, 1.0, q))
         share = 1 + g * p * ratio
         log_slope = -(1 + g) * ops.softplus(m) + ops.log(share)
         return log_slope, -g * p + (g * p * x - (1 + g) * p) / share
+
+    def tail(self) -> Tail:
+        # -phi'(m) = q^gamma (q + gamma p x) ~ (1 + gamma) e^(-(1 + gamma) m) as m -> inf.
+        return Tail(growth=0.0, decay=1 + self.gamma, log_push=math.log1p(self.gamma))
+
+    def _log_phi(self, ops: Ops, m: Array) -> Array:
+        return -self.gamma * ops.softplus(m) + ops.log(ops.logistic(m)[0])
 
     def _score_start(self, ops: Ops, log_odds: Array) -> Array:
         return log_odds / (1 + self.gamma)

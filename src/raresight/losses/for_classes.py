@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .contract import Loss
-from .parsing import parse
+from .registry import parse
 
 __all__ = ["loss_for_classes"]
 

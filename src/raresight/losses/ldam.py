@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from . import _parameters as check
-from ._arrays import Array, Ops
-from .cross_entropy import cross_entropy_log_slope, cross_entropy_phi
-from .margin import ClassMap, MarginLoss
+from .cross_entropy import LogisticLoss
+from .margin import Array, ClassMap, Ops
+from .parameters import at_least, class_counts, param, positive
+from .registry import register
+from .tails import Tail
 
 __all__ = ["LDAM"]
 
 
+@register
 @dataclass(frozen=True)
-class LDAM(MarginLoss):
+class LDAM(LogisticLoss):
     """LDAM (Cao et al., 2019): cross entropy with a larger margin for a rarer class.
 
         l = CE(S (f - m_y e_y)),   m_y = max_margin n_y^(-1/4) / max_j n_j^(-1/4),   S = scale.
@@ -26,16 +30,27 @@ class LDAM(MarginLoss):
     [0.693147, 19.75535]
     """
 
-    class_counts: tuple[float, ...]
-    max_margin: float = 0.5
-    scale: float = 30.0
+    class_counts: tuple[float, ...] = param(check=class_counts)
+    max_margin: float = param(0.5, at_least(0.0), search=(0.1, 3.0), log=True)
+    scale: float = param(30.0, positive)
     name: ClassVar[str] = "ldam"
     formula: ClassVar[str] = "log(1 + exp(-scale (m - margin_y)))"
+    link: ClassVar[str] = "s(scale (z - margin_1)) - s(-scale (z + margin_0))"
+    place: ClassVar[float] = 8
+    search_place: ClassVar[float | None] = 6
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "class_counts", check.counts(self.class_counts, "LDAM"))
-        object.__setattr__(self, "max_margin", check.at_least(self.max_margin, 0.0, "max_margin", "LDAM"))
-        object.__setattr__(self, "scale", check.positive(self.scale, "scale", "LDAM"))
+    @classmethod
+    def example(cls) -> LDAM:
+        return cls((9900, 100))
+
+    @classmethod
+    def for_search(cls, values: Mapping[str, float], class_counts: Sequence[float]) -> LDAM:
+        # The scale of 30 is for cosine logits; the scores of linear models and trees are free.
+        return cls(tuple(class_counts), **values, scale=1.0)
+
+    @property
+    def prefers_deferred_weights(self) -> bool:
+        return True
 
     @property
     def margins(self) -> tuple[float, ...]:
@@ -62,11 +77,9 @@ class LDAM(MarginLoss):
             margins=tuple(self.scale * margin for margin in self.margins),
         )
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-        return cross_entropy_phi(ops, m, order)
-
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
-        return cross_entropy_log_slope(ops, m)
+    def tail(self) -> Tail:
+        push = math.log(self.scale) + self.scale * self.margins[0]
+        return Tail(growth=0.0, decay=self.scale, log_pull=math.log(self.scale), log_push=push)
 
     def _score_start(self, ops: Ops, log_odds: Array) -> Array:
         return log_odds / self.scale

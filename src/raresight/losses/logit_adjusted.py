@@ -6,14 +6,28 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from . import _parameters as check
-from ._arrays import Array, Ops
-from .composed import ComposedLoss
-from .contract import Loss
+from .contract import Array, ComposedLoss, Loss, NormalForm, Ops
+from .parameters import finite, number, numbers, param
+from .registry import parse, register
+from .tails import Tail
 
 __all__ = ["LogitAdjusted"]
 
 
+def _prior(prior: Any, name: str, owner: str) -> float | tuple[float, ...]:
+    """P(y=1) as a float, or one prior a class."""
+    if getattr(prior, "ndim", None) == 0 or isinstance(prior, (int, float)):
+        single = number(prior, name, owner)
+        if not 0 < single < 1:
+            raise ValueError(f"{owner}: {name} must lie strictly between 0 and 1, got {single}")
+        return single
+    several = numbers(prior, name, owner)
+    if len(several) < 2 or abs(sum(several) - 1) > 1e-6:
+        raise ValueError(f"{owner}: class priors must be at least 2 numbers that sum to one, got {several}")
+    return several
+
+
+@register
 @dataclass(frozen=True)
 class LogitAdjusted(ComposedLoss):
     """Logit adjustment (Menon et al., 2021) of any loss: the base loss of logits plus tau log prior.
@@ -28,15 +42,22 @@ class LogitAdjusted(ComposedLoss):
     """
 
     base: Loss
-    prior: float | tuple[float, ...]
-    tau: float = 1.0
+    prior: float | tuple[float, ...] = param(check=_prior)
+    tau: float = param(1.0, finite)
     name: ClassVar[str] = "logitadjusted"
+    aliases: ClassVar[tuple[str, ...]] = ("la",)
     formula: ClassVar[str] = "base(z + tau log rho), rho = prior/(1-prior)"
+    convexity: ClassVar[str] = "as base"
+    link: ClassVar[str] = "base's at z + tau log rho"
+    place: ClassVar[float] = 9
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tau", check.finite(self.tau, "tau", "LogitAdjusted"))
-        object.__setattr__(self, "prior", _read_prior(self.prior))
+        super().__post_init__()
         self._check_base(len(self.class_priors), "priors")
+
+    @classmethod
+    def example(cls) -> LogitAdjusted:
+        return cls(parse("crossentropy"), prior=0.01)
 
     @property
     def class_priors(self) -> tuple[float, ...]:
@@ -81,11 +102,11 @@ class LogitAdjusted(ComposedLoss):
     def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
         return self.base._class_hessian(ops, self._adjust(ops, f), y)
 
-    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
-        return self.base._class_curve(ops, self._adjust(ops, f), y, u)
+    def _class_hvp(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+        return self.base._class_hvp(ops, self._adjust(ops, f), y, u)
 
-    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
-        return self.base._class_expected_curve(ops, self._adjust(ops, f), shares, u)
+    def _class_expected_hvp(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+        return self.base._class_expected_hvp(ops, self._adjust(ops, f), shares, u)
 
     def _class_expected(self, ops: Ops, f: Array, shares: Array) -> tuple[Array, Array]:
         return self.base._class_expected(ops, self._adjust(ops, f), shares)
@@ -93,19 +114,20 @@ class LogitAdjusted(ComposedLoss):
     def _class_log_posterior(self, ops: Ops, f: Array) -> Array:
         return self.base._class_log_posterior(ops, self._adjust(ops, f))
 
+    def tail(self) -> Tail | None:
+        base = self.base.tail()
+        return None if base is None else base.shifted(self.shift)
+
+    def normal_form(self, outputs: int = 1) -> NormalForm | None:
+        base = self.base.normal_form(outputs)
+        return None if base is None else base.shifted(self._shifts(outputs))
+
+    def _shifts(self, outputs: int) -> tuple[float, ...]:
+        """What is added to the score under either label, or to each of K logits."""
+        if outputs == 1:
+            return self.shift, self.shift
+        return tuple(self.tau * math.log(prior) for prior in self.class_priors)
+
     def _adjust(self, ops: Ops, f: Array) -> Array:
-        shifts = tuple(self.tau * math.log(prior) for prior in self.class_priors)
-        return ops.finite(f + ops.per_class(shifts, f, ops.class_axis(f)))
-
-
-def _read_prior(prior: Any) -> float | tuple[float, ...]:
-    owner = "LogitAdjusted"
-    if getattr(prior, "ndim", None) == 0 or isinstance(prior, (int, float)):
-        single = check.number(prior, "prior", owner)
-        if not 0 < single < 1:
-            raise ValueError(f"{owner}: prior must lie strictly between 0 and 1, got {single}")
-        return single
-    several = check.numbers(prior, "prior", owner)
-    if len(several) < 2 or abs(sum(several) - 1) > 1e-6:
-        raise ValueError(f"{owner}: class priors must be at least 2 numbers that sum to one, got {several}")
-    return several
+        axis = ops.class_axis(f)
+        return ops.finite(f + ops.per_class(self._shifts(len(self.class_priors)), f, axis))

@@ -19,10 +19,23 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from ._arrays import Array, Ops
-from .contract import Loss
+from ._numpy_ops import NumpyOps
+from .contract import Array, Loss, NormalForm, Ops
+from .tails import Tail, read_tail
+
+__all__ = ["Array", "ClassMap", "MarginLoss", "NormalForm", "Ops", "class_margin", "log_normalise"]
+
+
+def _kernel_of(kind: type[MarginLoss]) -> str | None:
+    """The kernel that was named where phi was written: a class with another phi has none of its base's."""
+    for owner in kind.__mro__:
+        if "phi" in vars(owner):
+            return vars(owner).get("kernel")
+    return None
 
 
 @dataclass(frozen=True)
@@ -35,19 +48,89 @@ class ClassMap:
 
 
 class MarginLoss(Loss):
-    """A loss given by phi(m), phi'(m), phi''(m) and log(-phi'(m))."""
+    """A loss given by phi(m) with its derivatives, and by log(-phi'(m)).
+
+    To write one:
+
+        @register
+        @dataclass(frozen=True)
+        class Mine(MarginLoss):
+            rate: float = param(1.0, positive, search=(0.5, 2.0))
+            name = "mine"
+
+            def numbers(self):
+                return (self.rate,)
+
+            @staticmethod
+            def phi(ops, m, order, rate): ...       # (phi, phi', phi'')[: order + 1]
+
+            def log_slope(self, ops, m): ...        # log(-phi'), phi''/phi'
+
+    `phi` is written once, in the operations of `ops`, for NumPy, torch, stacks of replicas (where a number
+    may be a tensor of those of K replicas) and plans (see `raresight.losses.plan`). So it has no Python
+    branch on the margin, and one on a number only behind `ops.is_number` or `ops.is_zero`. What it gives back
+    is finite: terms that may overflow go through `ops.saturate` or `ops.finite`. `log_slope` is accurate
+    where phi' itself underflows; the link rests on it.
+    """
+
+    phi: ClassVar[Callable[..., tuple[Array, ...]]]
+    kernel: ClassVar[str | None] = None
+    """The name of a hand-written GPU kernel of `phi` (see `raresight.nn.kernels`)."""
+    counts_spread: ClassVar[bool] = False
+    """Whether the loss of class logits is phi times (1 + sum_j w_j^2)/2 over the softmax w of the others."""
+
+    _numbers: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "_numbers", self.numbers())
+
+    def numbers(self) -> tuple[float, ...]:
+        """What `phi` takes behind its order: the parameters, in a form that needs no decision on them."""
+        return ()
 
     @abstractmethod
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-        """phi and its derivatives up to `order`."""
-
-    @abstractmethod
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+    def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
         """log(-phi'(m)) and its derivative phi''(m)/phi'(m)."""
+
+    def _terms(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
+        """phi and its derivatives up to `order`."""
+        return type(self).phi(ops, m, order, *self._numbers)
+
+    def tail(self) -> Tail | None:
+        """The tails of phi, read off far out: right where they are exponential by then, None where they are
+        not.
+
+        A loss that knows its tails says them exactly. Those of a map of labels are not read off.
+        """
+        if self._label_map(0) != (1.0, 0.0) or self._label_map(1) != (1.0, 0.0):
+            return None
+        return read_tail(lambda m: self.log_slope(NumpyOps, m))
+
+    def normal_form(self, outputs: int = 1) -> NormalForm | None:
+        labels = max(outputs, 2)
+        ones, zeros = (1.0,) * labels, (0.0,) * labels
+        of_phi: dict[str, Any] = {
+            "phi": type(self).phi,
+            "numbers": self._numbers,
+            "counts_spread": self.counts_spread,
+            "kernel": _kernel_of(type(self)),
+        }
+        if outputs == 1:
+            (scale_0, offset_0), (scale_1, offset_1) = self._label_map(0), self._label_map(1)
+            # 0 - offset, not -offset: no zero with a sign.
+            shifts = (0 - offset_0, 0 - offset_1)
+            return NormalForm(
+                scales=(-scale_0, scale_1), shifts=shifts, margins=zeros, weights=ones, **of_phi
+            )
+        mapping = self._class_map() or ClassMap(ones, zeros, zeros)
+        return NormalForm(
+            scales=mapping.scales, shifts=mapping.shifts, margins=mapping.margins, weights=ones, **of_phi
+        )
 
     def _log_phi(self, ops: Ops, m: Array) -> Array:
         """log phi(m), for a loss whose phi itself may overflow or underflow."""
-        return ops.log(self._phi(ops, m, 0)[0])
+        return ops.log(self._terms(ops, m, 0)[0])
 
     def _label_map(self, label: int) -> tuple[float, float]:
         """(scale, offset) of the margin of a binary score under this label."""
@@ -62,19 +145,19 @@ class MarginLoss(Loss):
         direction = 2 * y - 1
         negative, positive = self._label_map(0), self._label_map(1)
         if negative == positive == (1.0, 0.0):
-            return _chain(self._phi(ops, direction * z, order), direction)
+            return _chain(self._terms(ops, direction * z, order), direction)
         # Chosen, not interpolated: w0 + (w1 - w0) y loses the digits of a small w1.
         scale = ops.choose(y, positive[0], negative[0]) * direction
         offset = ops.choose(y, positive[1], negative[1])
-        return _chain(self._phi(ops, ops.finite(scale * ops.finite(z) - offset), order), scale)
+        return _chain(self._terms(ops, ops.finite(scale * ops.finite(z) - offset), order), scale)
 
     def _branch(self, ops: Ops, z: Array, label: int, order: int) -> tuple[Array, ...]:
         scale, margin = self._label_margin(ops, z, label)
-        return _chain(self._phi(ops, margin, order), scale)
+        return _chain(self._terms(ops, margin, order), scale)
 
     def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
         scale, margin = self._label_margin(ops, z, label)
-        log_slope, derivative = self._log_slope(ops, margin)
+        log_slope, derivative = self.log_slope(ops, margin)
         return log_slope + math.log(abs(scale)), scale * derivative
 
     def _log_value(self, ops: Ops, z: Array, label: int) -> Array:
@@ -93,7 +176,7 @@ class MarginLoss(Loss):
     def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
         axis = ops.class_axis(f)
         margin, others = self._margin(ops, f, y, axis)
-        phi = self._phi(ops, margin, order)
+        phi = self._terms(ops, margin, order)
         terms = [ops.squeeze(phi[0], axis)]
         scales = self._class_scales(ops, f, axis)
         if order >= 1:
@@ -108,7 +191,7 @@ class MarginLoss(Loss):
     def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
         axis = ops.class_axis(f)
         margin, others = self._margin(ops, f, y, axis)
-        _, first, second = self._phi(ops, margin, 2)
+        _, first, second = self._terms(ops, margin, 2)
         first, second = (ops.move_axis(a, axis, -1)[..., None] for a in (first, second))
         v = ops.move_axis(ops.with_label(-others, y, 1.0, axis), axis, -1)
         w = ops.move_axis(others, axis, -1)
@@ -126,7 +209,7 @@ class MarginLoss(Loss):
         margins = all_class_margins(ops, self._map_logits(ops, f, axis), axis)
         mapping = self._class_map()
         own = margins if mapping is None else margins - ops.per_class(mapping.margins, f, axis)
-        value, slope = self._phi(ops, own, 1)
+        value, slope = self._terms(ops, own, 1)
         ratio = self._spill_ratio(ops, margins, own, shares)[0]
         spill = ops.sigmoid(margins) * ops.finite(sum_of_others(ops, ratio, axis))
         gradient = ops.finite(ops.finite(shares * slope) - spill)
@@ -140,13 +223,13 @@ class MarginLoss(Loss):
 
         phi' and 1 - p vanish together; only their logarithms have a difference.
         """
-        log_slope, bend = self._log_slope(ops, own)
+        log_slope, bend = self.log_slope(ops, own)
         return ops.finite(-shares * ops.finite(ops.exp(log_slope + ops.softplus(margins)))), bend
 
-    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+    def _class_hvp(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
         axis = ops.class_axis(f)
         margin, w = self._margin(ops, f, y, axis)
-        _, first, second = self._phi(ops, margin, 2)
+        _, first, second = self._terms(ops, margin, 2)
         scales = self._class_scales(ops, f, axis)
         scales = 1.0 if scales is None else scales
         u = u * scales
@@ -154,7 +237,7 @@ class MarginLoss(Loss):
         along_v, along_w = ops.sum(v * u, axis), ops.sum(w * u, axis)
         return ops.finite((second * v * along_v - first * w * (u - along_w)) * scales)
 
-    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+    def _class_expected_hvp(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
         """With d_k = u_k - (mean of u over the other classes) and b_k = a_k phi''/phi':
 
         H u = shares phi'' d - p [sum b d - b d] - p [u (sum a - a) - (sum a r - a r)], r = u - d.
@@ -167,7 +250,7 @@ class MarginLoss(Loss):
         margins = all_class_margins(ops, g, axis)
         mapping = self._class_map()
         own = margins if mapping is None else margins - ops.per_class(mapping.margins, f, axis)
-        second = self._phi(ops, own, 2)[2]
+        second = self._terms(ops, own, 2)[2]
         a, bend = self._spill_ratio(ops, margins, own, shares)
         p = ops.sigmoid(margins)
         r = mean_over_others(ops, g, u, axis)
@@ -186,7 +269,7 @@ class MarginLoss(Loss):
         """log of p (1 - p) / -phi' and its derivative by the class's own margin."""
         mapping = self._class_map()
         offset = 0.0 if mapping is None else ops.per_class(mapping.margins, margins, axis)
-        log_slope, derivative = self._log_slope(ops, margins - offset)
+        log_slope, derivative = self.log_slope(ops, margins - offset)
         weight = ops.finite(-ops.softplus(margins) - ops.softplus(-margins) - ops.finite(log_slope))
         return weight, ops.sigmoid(-margins) - ops.sigmoid(margins) - derivative
 

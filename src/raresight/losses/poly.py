@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from . import _parameters as check
-from ._arrays import Array, Ops
-from .margin import MarginLoss
+from .margin import Array, MarginLoss, Ops
+from .parameters import finite, param
+from .registry import register
+from .tails import Tail
 
 __all__ = ["Poly"]
 
+# Below, x + epsilon q cancels where q is small.
+_NEAR_MINUS_ONE = -0.9
 
+
+def _epsilon(value: Any, name: str, owner: str) -> float:
+    epsilon = finite(value, name, owner)
+    if epsilon < -1:
+        raise ValueError(
+            f"{owner}: {name} must be at least -1, got {epsilon}: below, the loss is not monotone "
+            "in the score and its risk has no unique minimiser"
+        )
+    return epsilon
+
+
+@register
 @dataclass(frozen=True)
 class Poly(MarginLoss):
     """Poly-1 loss (Leng et al., 2022): l = -log p_y + epsilon (1 - p_y), epsilon >= -1.
@@ -22,49 +38,62 @@ class Poly(MarginLoss):
     [1.193147, 0.246131]
     """
 
-    epsilon: float = 1.0
+    epsilon: float = param(1.0, _epsilon, search=(-0.9, 3.0))
     name: ClassVar[str] = "poly"
     formula: ClassVar[str] = "-log p + epsilon (1-p)"
-
-    def __post_init__(self) -> None:
-        epsilon = check.finite(self.epsilon, "epsilon", "Poly")
-        if epsilon < -1:
-            raise ValueError(
-                f"Poly: epsilon must be at least -1, got {epsilon}: below, the loss is not monotone "
-                "in the score and its risk has no unique minimiser"
-            )
-        object.__setattr__(self, "epsilon", epsilon)
+    convexity: ClassVar[str] = "epsilon <= 1"
+    link: ClassVar[str] = "z + log(1 + epsilon q) - log(1 + epsilon p)"
+    place: ClassVar[float] = 4
+    search_place: ClassVar[float | None] = 4
+    kernel: ClassVar[str | None] = "poly"
 
     @property
     def is_convex(self) -> bool:
         return self.epsilon <= 1
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
+    def numbers(self) -> tuple[float, ...]:
+        """(c, d, f) and (a, b_p, b_q) of
+
+            phi = c x + d q + f (x - q),   -phi' = q (c + d p + f q),   phi'' = p q (a + b_p p + b_q q),
+
+        of which none loses digits: f is not zero where x and epsilon q would cancel, and a + b_p p + b_q q
+        is 1 + epsilon (p - q) written so that what nearly vanishes is not a difference.
+        """
         e = self.epsilon
+        bend = (1 - e, 2 * e, 0.0) if e >= 0 else (1 + e, 0.0, -2 * e)
+        return (1.0, e, 0.0, *bend) if e > _NEAR_MINUS_ONE else (1 + e, 0.0, -e, *bend)
+
+    @staticmethod
+    def phi(
+        ops: Ops, m: Array, order: int, c: Any, d: Any, f: Any, a: Any, b_p: Any, b_q: Any
+    ) -> tuple[Array, ...]:
         x, q = ops.logistic(m)
-        if e > -0.9:
-            value = x + e * q
-        else:  # the two terms cancel; (1 + e) x - e (x - q) does not
-            value = -e * _excess(ops, x, q)
-            if e > -1:
-                value = value + (1 + e) * x
+        value = d * q
+        if not ops.is_zero(f):
+            value = value + f * _excess(ops, x, q)
+        if not ops.is_zero(c):  # or zero times infinity
+            value = ops.saturate(value + c * x)
         if order == 0:
             return (value,)
         p = ops.sigmoid(m)
-        slope = -q * self._stretch(p, q)
+        slope = -q * (c + d * p + f * q)
         if order == 1:
             return value, slope
-        # 1 + e (p - q) in the form that keeps its digits where it nearly vanishes.
-        bend = (1 - e) + 2 * e * p if e >= 0 else (1 + e) - 2 * e * q
-        return value, slope, p * q * bend
+        return value, slope, p * q * (a + b_p * p + b_q * q)
 
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+    def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
         _, q = ops.logistic(m)
         p = ops.sigmoid(m)
         stretch = self._stretch(p, q)
         if self.epsilon == -1:  # 1 + e p is q, whose logarithm is known without forming it
             return -2 * ops.softplus(m), -2 * p
         return -ops.softplus(m) + ops.log(stretch), -p + self.epsilon * p * q / stretch
+
+    def tail(self) -> Tail:
+        # At epsilon = -1 the slope q (1 + epsilon p) is q^2: another order of decay.
+        if self.epsilon == -1:
+            return Tail(growth=0.0, decay=2.0)
+        return Tail(growth=0.0, decay=1.0, log_push=math.log1p(self.epsilon))
 
     def _stretch(self, p: Array, q: Array) -> Array:
         """1 + e p, written as (1 + e) - e q where e is negative: it may vanish as p nears 1."""

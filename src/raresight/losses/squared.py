@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._arrays import Array, Ops
-from .margin import MarginLoss, log_normalise
+from .margin import Array, MarginLoss, Ops, log_normalise
+from .registry import register
+from .tails import Tail
 
 __all__ = ["Squared"]
 
 
+@register
 @dataclass(frozen=True)
 class Squared(MarginLoss):
     """Squared loss through the sigmoid: l = (1 - p_y)^2.
@@ -26,23 +28,34 @@ class Squared(MarginLoss):
 
     name: ClassVar[str] = "squared"
     formula: ClassVar[str] = "(1-p)^2"
+    link: ClassVar[str] = "z"
+    place: ClassVar[float] = 1
+    kernel: ClassVar[str | None] = "squared"
+    counts_spread: ClassVar[bool] = True
 
     @property
     def is_convex(self) -> bool:
         return False
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
+    @staticmethod
+    def phi(ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
         _, q = ops.logistic(m)
         value = q * q
         if order == 0:
             return (value,)
         p = ops.sigmoid(m)
         twice = 2 * p * value
-        return (value, -twice, twice * (2 * p - q))[: order + 1]
+        if order == 1:
+            return value, -twice
+        return value, -twice, twice * (2 * p - q)
 
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+    def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
         log_slope = math.log(2) - ops.softplus(-m) - 2 * ops.softplus(m)
         return log_slope, ops.sigmoid(-m) - 2 * ops.sigmoid(m)
+
+    def tail(self) -> Tail:
+        # 2 p q^2: a bounded loss, whose pull vanishes on both sides.
+        return Tail(growth=-1.0, decay=2.0, log_pull=math.log(2), log_push=math.log(2))
 
     def _log_odds(self, ops: Ops, z: Array) -> Array:
         return z
@@ -56,7 +69,7 @@ class Squared(MarginLoss):
     def _class_terms(self, ops: Ops, f: Array, y: Array, order: int) -> tuple[Array, ...]:
         axis = ops.class_axis(f)
         margin, w = self._margin(ops, f, y, axis)
-        phi = self._phi(ops, margin, order)
+        phi = self._terms(ops, margin, order)
         spread = ops.sum(w * w, axis)
         factor = (1 + spread) / 2
         terms = [ops.squeeze(phi[0] * factor, axis)]
@@ -73,7 +86,7 @@ class Squared(MarginLoss):
     def _class_hessian(self, ops: Ops, f: Array, y: Array) -> Array:
         axis = ops.class_axis(f)
         margin, others = self._margin(ops, f, y, axis)
-        value, first, second = (ops.move_axis(t, axis, -1)[..., None] for t in self._phi(ops, margin, 2))
+        value, first, second = (ops.move_axis(t, axis, -1)[..., None] for t in self._terms(ops, margin, 2))
         v = ops.move_axis(ops.with_label(-others, y, 1.0, axis), axis, -1)
         w = ops.move_axis(others, axis, -1)
         spread = ops.sum(w * w, -1)
@@ -85,10 +98,10 @@ class Squared(MarginLoss):
         bend = ops.diagonal_matrix(2 * w * (2 * w - spread)) - 2 * square * pairs
         return plain * (1 + spread[..., None]) / 2 + first * cross / 2 + value * bend / 2
 
-    def _class_curve(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
+    def _class_hvp(self, ops: Ops, f: Array, y: Array, u: Array) -> Array:
         axis = ops.class_axis(f)
         margin, w = self._margin(ops, f, y, axis)
-        value, first, second = self._phi(ops, margin, 2)
+        value, first, second = self._terms(ops, margin, 2)
         v = ops.with_label(-w, y, 1.0, axis)
         spread = ops.sum(w * w, axis)
         tilt = 2 * w * (w - spread)
@@ -98,7 +111,7 @@ class Squared(MarginLoss):
         bend = 2 * w * (2 * w - spread) * u - 2 * w * ((2 * w - 3 * spread) * along_w + 2 * along_square)
         return plain * (1 + spread) / 2 + first * cross / 2 + value * bend / 2
 
-    def _class_expected_curve(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+    def _class_expected_hvp(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
         """The derivative along u of p (e - p.e), e = total p - shares."""
         axis = ops.class_axis(f)
         p = ops.exp(log_normalise(ops, ops.finite(f), axis))

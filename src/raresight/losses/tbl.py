@@ -1,25 +1,39 @@
-"""Tunable Boosting Loss, the paper's proposal."""
+"""Tunable Boosting Loss, the paper's proposal, and the exact limits on C within which it keeps its shape.
+
+With u = 1/alpha - 1 and r(p) = (1 - p^u)/u, TBL is
+
+* monotone iff C <= alpha^(1/(alpha-1)) for alpha <= 1: C p r(p) must not pass 1;
+* uniquely minimised, for every risk, iff the link's slope is positive at every p; from alpha = 1/2 up the
+  binding point is p = 1/2, which gives C < 2 (1 - sqrt(1 - D (1+u)))/D with D = (1 - 2^-u)/u;
+* convex iff, for every p, C is at most the smaller root of the quadratic
+  p^2 q r C^2 + (p (q-p) r - 2 p q) C + p + u q.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
 
-from . import _parameters as check
-from ._arrays import Array, Ops
-from ._polynomials import exp_coefficients, power_coefficients
-from .alpha import check_alpha, log_gain, tuning
-from .errors import NonConvexLossWarning
-from .margin import MarginLoss
-from .tbl_shape import convex_bound, monotone_bound, unique_bound
+import numpy as np
 
-__all__ = ["TBL"]
+from .alpha import BoostingLoss, alpha_in_range, tuning
+from .margin import Array, Ops
+from .parameters import at_least, graph_constant, param
+from .registry import register
+
+__all__ = ["TBL", "NonConvexLossWarning", "convex_bound", "monotone_bound", "unique_bound"]
 
 
+class NonConvexLossWarning(UserWarning):
+    """A loss is not convex in the score, so a solver may stop in a local minimum."""
+
+
+@register
 @dataclass(frozen=True)
-class TBL(MarginLoss):
+class TBL(BoostingLoss):
     """Tunable Boosting Loss: the alpha loss damped by exp(-C (1 - p_y)), 0 < alpha <= inf, C >= 0.
 
         l = e^(-C q) (p_y^-u - 1)/u,    q = 1 - p_y,  u = 1/alpha - 1
@@ -35,22 +49,23 @@ class TBL(MarginLoss):
     [0.589419, 0.121501]
     """
 
-    alpha: float = 0.8
-    C: float = 0.5
-    _exponent: float = field(init=False, repr=False, compare=False)
-    _power: tuple[float, ...] = field(init=False, repr=False, compare=False)
-    _damping: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    # Every setting in these ranges is convex.
+    alpha: float = param(0.8, alpha_in_range, search=(0.5, 0.98))
+    C: float = param(0.5, at_least(0.0), search=(0.0, 1.25))
     name: ClassVar[str] = "tbl"
     formula: ClassVar[str] = "exp(-C (1-p)) (p^-u - 1)/u, u = 1/alpha - 1"
+    convexity: ClassVar[str] = "C <= C_conv(alpha)"
+    link: ClassVar[str] = "z/alpha + C sign(-z) in the tails, exact between"
+    place: ClassVar[float] = 6
+    search_place: ClassVar[float | None] = 1
+    search_grid: ClassVar[dict[str, tuple[float, ...]]] = {
+        "alpha": (0.5, 0.6, 0.7, 0.8, 0.9),
+        "C": (0.0, 0.25, 0.5, 0.75, 1.0),
+    }
 
     def __post_init__(self) -> None:
-        alpha = check_alpha(self.alpha, "TBL")
-        C = check.at_least(self.C, 0.0, "C", "TBL")
-        object.__setattr__(self, "alpha", alpha)
-        object.__setattr__(self, "C", C)
-        object.__setattr__(self, "_exponent", tuning(alpha))
-        object.__setattr__(self, "_power", power_coefficients(self._exponent))
-        object.__setattr__(self, "_damping", exp_coefficients(-C))
+        super().__post_init__()
+        alpha, C = self.alpha, self.C
         if C > 0 and unique_bound(alpha) <= C:
             raise ValueError(
                 f"TBL: C must be below C_uniq({alpha}) = {unique_bound(alpha):.6g}, got {C}: from there on "
@@ -76,62 +91,11 @@ class TBL(MarginLoss):
     def has_unique_minimiser(self) -> bool:
         return not math.isinf(self.alpha)
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-        u, C = self._exponent, self.C
-        x, q = ops.logistic(m)
-        damping = ops.exp_of_fraction(-C, q, self._damping)
-        if u > 0:
-            return self._growing(ops, m, x, q, damping, order)
-        # An infinite x would meet a p of zero in the slope.
-        gain = ops.expm1(u * x) * (1 / u) if u else ops.saturate(x)
-        growth = ops.exp(u * x) if u else 1.0
-        value = damping * gain
-        if order == 0:
-            return (value,)
-        p = ops.sigmoid(m)
-        slope = q * damping * (growth - C * p * gain)
-        if order == 1:
-            return value, -slope
-        plain, damped = self._bends(p, q)
-        return value, -slope, damping * q * (growth * plain + damped * gain)
+    def _damping(self) -> float:
+        return self.C
 
-    def _growing(
-        self, ops: Ops, m: Array, x: Array, q: Array, damping: Array, order: int
-    ) -> tuple[Array, ...]:
-        """For alpha < 1, in terms of e^(-Cq) (e^(ux) - 1), which overflows where p is zero.
-
-        It is factored out, so that no product of the two is formed.
-        """
-        u, C = self._exponent, self.C
-        if u <= 1:
-            damped_excess = damping * ops.power_excess(m, x, u, self._power)
-            value = ops.saturate(damped_excess * (1 / u))
-        else:
-            damped_excess, value = self._steep(ops, u * x, q, damping)
-        if order == 0:
-            return (value,)
-        slope = ops.saturate(q * (damping + (1 - C / u + (C / u) * q) * damped_excess))
-        if order == 1:
-            return value, -slope
-        plain, damped = self._bends(ops.sigmoid(m), q)
-        return value, -slope, ops.finite(q * (damping * plain + (plain + damped * (1 / u)) * damped_excess))
-
-    def _steep(self, ops: Ops, t: Array, q: Array, damping: Array) -> tuple[Array, Array]:
-        """The same for alpha < 1/2, where e^t overflows well before the damped terms do."""
-        u, C = self._exponent, self.C
-        small = damping * ops.expm1(ops.upper(t, 1.0))
-        exponent = t - C * q
-        damped_excess = ops.where(t < 1, small, ops.exp(exponent) - damping)
-        value = ops.where(t < 1, small * (1 / u), ops.exp(exponent - math.log(u)) - damping * (1 / u))
-        return damped_excess, ops.saturate(value)
-
-    def _bends(self, p: Array, q: Array) -> tuple[Array, Array]:
-        """The factors of e^(ux) and of the gain in the second derivative."""
-        C = self.C
-        return p + self._exponent * q - 2 * C * p * q, C * p * (q - p) + C * C * p * p * q
-
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
-        u, C = self._exponent, self.C
+    def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+        u, C = tuning(self.alpha), self.C
         x, q = ops.logistic(m)
         p = ops.sigmoid(m)
         # p r with r = (1 - p^u)/u; past x = 700 p r is zero for u > -1, before it nothing overflows.
@@ -142,9 +106,96 @@ class TBL(MarginLoss):
         log_slope = -ops.softplus(m) + u * x - C * q + ops.log(rest)
         return log_slope, -p - u * q + C * p * q - C * p * q * (r - fall) / rest
 
-    def _log_phi(self, ops: Ops, m: Array) -> Array:
-        x, q = ops.logistic(m)
-        return log_gain(ops, x, self._exponent) - self.C * q
-
     def _score_start(self, ops: Ops, log_odds: Array) -> Array:
         return self.alpha * (log_odds + self.C * log_odds / (1 + ops.abs(log_odds)))
+
+
+# ---- the limits on C ---------------------------------------------------------------------
+
+
+@graph_constant
+def monotone_bound(alpha: float) -> float:
+    """C_mono: TBL falls with the margin exactly for C <= C_mono."""
+    if math.isinf(alpha):
+        return 1.0
+    if abs(alpha - 1) < 1e-9:
+        return math.e
+    return math.exp(math.log(alpha) / (alpha - 1))
+
+
+@graph_constant
+def unique_bound(alpha: float) -> float:
+    """C_uniq: every pointwise risk has one minimiser exactly for C < C_uniq."""
+    return _unique_bound(alpha)
+
+
+@graph_constant
+def convex_bound(alpha: float) -> float:
+    """C_conv: for alpha <= 1, TBL is convex in the score exactly for C <= C_conv."""
+    return _convex_bound(alpha)
+
+
+@lru_cache(maxsize=4096)
+def _unique_bound(alpha: float) -> float:
+    u = tuning(alpha)
+    if alpha >= 0.5:
+        D = math.log(2) if u == 0 else -math.expm1(-u * math.log(2)) / u
+        return 2 * (1 - math.sqrt(max(0.0, 1 - D * (1 + u)))) / D
+    low, high = 0.0, monotone_bound(alpha)
+    # For small alpha the slope dips narrowly where monotonicity first fails, at p = alpha^(1/u).
+    log_p = math.log(alpha) / u
+    dip = log_p - math.log(-math.expm1(log_p))
+    offsets = np.logspace(-10, 1, 300)
+    start = np.unique(np.concatenate([np.linspace(0, 40, 801), dip - offsets, dip + offsets]))
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if _least(lambda m, C=middle: _link_slope(m, u, C), start) > 0:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@lru_cache(maxsize=4096)
+def _convex_bound(alpha: float) -> float:
+    u = tuning(alpha)
+    if u < 0:
+        return 0.0
+    return _least(lambda m: _convex_root(m, u), np.linspace(-40, 40, 801))
+
+
+def _logistic(m: Array, u: float) -> tuple[Array, Array, Array]:
+    x = np.logaddexp(0, -m)
+    r = -np.expm1(-u * x) / u if u else x
+    return np.exp(-x), np.exp(-np.logaddexp(0, m)), r
+
+
+def _convex_root(m: Array, u: float) -> Array:
+    p, q, r = _logistic(m, u)
+    square, linear, constant = p * p * q * r, p * (q - p) * r - 2 * p * q, p + u * q
+    under = linear * linear - 4 * square * constant
+    root = 2 * constant / (-linear + np.sqrt(np.maximum(under, 0)))
+    return np.where((under >= 0) & (linear < 0), root, np.inf)
+
+
+def _link_slope(m: Array, u: float, C: float) -> Array:
+    total = 0.0
+    for sign in (1.0, -1.0):
+        p, q, r = _logistic(sign * m, u)
+        rest = 1 - C * p * r
+        fall = np.exp(-u * np.logaddexp(0, -sign * m))
+        total = total + p + u * q - C * p * q + C * p * q * (r - fall) / rest
+    return np.asarray(total)
+
+
+def _least(function: Any, grid: Array) -> float:
+    """The least value over the span of `grid`: its lowest point, then repeated zooms on that."""
+    least = math.inf
+    with np.errstate(all="ignore"):
+        for _ in range(12):
+            values = function(grid)
+            best = int(np.nanargmin(values))
+            least = min(least, float(values[best]))
+            low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+            grid = np.linspace(low, high, 101)
+    return least

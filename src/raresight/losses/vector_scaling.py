@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from . import _parameters as check
-from ._arrays import Array, Ops
-from .cross_entropy import cross_entropy_log_slope, cross_entropy_phi
-from .margin import ClassMap, MarginLoss
+from .contract import Loss
+from .cross_entropy import LogisticLoss
+from .margin import ClassMap
+from .parameters import Check, class_counts, finite, param, positive
+from .registry import register
+from .tails import Tail
 
 __all__ = ["VectorScaling"]
 
 
-@dataclass(frozen=True, init=False)
-class VectorScaling(MarginLoss):
+def _or_none(check: Check) -> Check:
+    return lambda value, name, owner: None if value is None else check(value, name, owner)
+
+
+@register
+@dataclass(frozen=True)
+class VectorScaling(LogisticLoss):
     """Vector scaling loss (Kini et al., 2021): cross entropy of logits scaled and shifted by class.
 
     Binary score, `VectorScaling(delta, delta_neg=1, iota_pos=0, iota_neg=0)`:
@@ -24,7 +31,7 @@ class VectorScaling(MarginLoss):
         l(1, z) = log(1 + e^(iota_pos - delta z)),   l(0, z) = log(1 + e^(iota_neg + delta_neg z)).
 
     The paper's form has delta alone; logit adjustment by tau is iota_pos = -tau log rho and
-    iota_neg = tau log rho. Class logits, `VectorScaling.from_counts(class_counts, tau, gamma)`:
+    iota_neg = tau log rho. Class logits, `VectorScaling(class_counts=(...), tau=1.25, gamma=0.2)`:
 
         l = CE(D * f + iota),   D_y = (n_y / n_max)^gamma,   iota_y = tau log(n_y / n).
 
@@ -34,44 +41,52 @@ class VectorScaling(MarginLoss):
     [0.313262, 2.126928]
     """
 
-    delta: float | None = None
-    delta_neg: float = 1.0
-    iota_pos: float = 0.0
-    iota_neg: float = 0.0
-    class_counts: tuple[float, ...] | None = None
-    tau: float = 1.25
-    gamma: float = 0.2
+    delta: float | None = param(None, _or_none(positive), search=(0.05, 0.95), search_from=0.5)
+    _: KW_ONLY
+    delta_neg: float = param(1.0, positive)
+    iota_pos: float = param(0.0, finite)
+    iota_neg: float = param(0.0, finite)
+    class_counts: tuple[float, ...] | None = param(None, _or_none(class_counts))
+    tau: float = param(1.25, finite)
+    gamma: float = param(0.2, finite)
     name: ClassVar[str] = "vectorscaling"
+    aliases: ClassVar[tuple[str, ...]] = ("vs",)
+    torch_name: ClassVar[str] = "VS"
     formula: ClassVar[str] = "log(1 + exp(iota_y - delta_y m))"
+    link: ClassVar[str] = "s(delta z - iota_1) - s(-(delta_neg z + iota_0)) + log(delta_neg/delta)"
+    place: ClassVar[float] = 7
+    search_place: ClassVar[float | None] = 5
 
-    def __init__(
-        self, delta: float, *, delta_neg: float = 1.0, iota_pos: float = 0.0, iota_neg: float = 0.0
-    ) -> None:
-        owner = "VectorScaling"
-        self._set(
-            delta=check.positive(delta, "delta", owner),
-            delta_neg=check.positive(delta_neg, "delta_neg", owner),
-            iota_pos=check.finite(iota_pos, "iota_pos", owner),
-            iota_neg=check.finite(iota_neg, "iota_neg", owner),
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.delta is None) == (self.class_counts is None):
+            raise ValueError(
+                "VectorScaling: give either delta (binary score) or class_counts (class logits), as "
+                "'vectorscaling(delta=0.5)' or 'vectorscaling(class_counts=(9900,100))'"
+            )
 
     @classmethod
     def from_counts(
         cls, class_counts: Sequence[float] | Any, tau: float = 1.25, gamma: float = 0.2
     ) -> VectorScaling:
         """The loss for K class logits, from the K class counts."""
-        owner = "VectorScaling.from_counts"
-        loss = object.__new__(cls)
-        loss._set(
-            class_counts=check.counts(class_counts, owner),
-            tau=check.finite(tau, "tau", owner),
-            gamma=check.finite(gamma, "gamma", owner),
-        )
-        return loss
+        counts: Any = class_counts  # what the check makes a tuple of
+        return cls(class_counts=counts, tau=tau, gamma=gamma)
 
-    def _set(self, **values: Any) -> None:
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
+    @classmethod
+    def example(cls) -> VectorScaling:
+        return cls(0.5)
+
+    @classmethod
+    def with_prior(cls, prior: Any, tau: float | None, **parameters: Any) -> Loss:
+        # The form by class counts has a tau of its own.
+        if parameters.get("class_counts") is None:
+            return super().with_prior(prior, tau, **parameters)
+        if prior is not None:
+            raise ValueError(
+                "vector scaling by class_counts adjusts the logits itself, by tau: leave prior out"
+            )
+        return cls(**parameters) if tau is None else cls(**parameters, tau=tau)
 
     @property
     def takes_score(self) -> bool:
@@ -98,8 +113,12 @@ class VectorScaling(MarginLoss):
             margins=(0.0,) * len(self.class_counts),
         )
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
-        return cross_entropy_phi(ops, m, order)
-
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
-        return cross_entropy_log_slope(ops, m)
+    def tail(self) -> Tail:
+        assert self.delta is not None
+        # iota_pos moves the corner of l(1, z), which the limit leaves behind.
+        return Tail(
+            growth=0.0,
+            decay=self.delta_neg,
+            log_pull=math.log(self.delta),
+            log_push=math.log(self.delta_neg) + self.iota_neg,
+        )

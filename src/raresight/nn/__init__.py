@@ -5,6 +5,8 @@ try:
 except ImportError as error:
     raise ImportError("raresight.nn needs PyTorch: pip install 'raresight[torch]'") from error
 
+from typing import Any
+
 from . import functional
 from .batches import RowSource, TableRows
 from .drw import DeferredReweighting
@@ -58,3 +60,12 @@ __all__ = [
     "start_at_prior_",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The module of a loss that was registered elsewhere, such as `MineLoss`."""
+    if name.endswith("Loss"):
+        from . import modules
+
+        return getattr(modules, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

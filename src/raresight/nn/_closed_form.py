@@ -16,8 +16,7 @@ import torch
 
 from ..losses import Loss
 from ..losses._torch_ops import TorchOps
-from .kernels import SCORE_TYPES, has_triton
-from .loss_parameters import MOST_CLASSES, Row, cached_row
+from .kernels import MOST_CLASSES, SCORE_TYPES, KernelRow, has_triton, kernel_row
 
 Tensor = torch.Tensor
 Scale = float | Tensor
@@ -115,7 +114,7 @@ def _evaluate(
     weight: Tensor | None,
     scale: Scale,
     task: Task,
-    row: Row | None,
+    row: KernelRow | None,
     wants_gradient: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """(losses or their sum, gradient) by the fastest way there is."""
@@ -125,7 +124,7 @@ def _evaluate(
         return loss_and_gradient(
             z,
             y,
-            Group(row.kind, row.plain, row.table, None),
+            Group(row.body, row.is_plain, row.table, None),
             classes=task.has_class_axis,
             soft=task.labels == "soft",
             negatives=negative,
@@ -139,7 +138,7 @@ def _evaluate(
     return (_in_pieces if in_pieces else _whole)(z, y, negative, weight, scale, task)
 
 
-def _kernel_row(z: Tensor, task: Task) -> Row | None:
+def _kernel_row(z: Tensor, task: Task) -> KernelRow | None:
     """The loss as numbers on the device where the kernel can do the task; None where it cannot."""
     if not z.is_cuda or z.dtype not in SCORE_TYPES or task.labels == "shares" or not has_triton():
         return None
@@ -147,7 +146,7 @@ def _kernel_row(z: Tensor, task: Task) -> Row | None:
     if z.numel() == 0 or outputs > MOST_CLASSES:
         return None
     try:
-        return cached_row(task.loss, outputs, z.device)
+        return kernel_row(task.loss, outputs, z.device)
     except TypeError:  # a user's loss that cannot be hashed; it has no row either
         return None
 
@@ -309,7 +308,7 @@ class ClassGradient(torch.autograd.Function):
         scores = z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
         direction = outputs[0].to(scores.dtype)
         if ctx.task.labels == "classes":
-            curved = loss._class_curve(TorchOps, scores, y, direction)
+            curved = loss._class_hvp(TorchOps, scores, y, direction)
         else:
-            curved = loss._class_expected_curve(TorchOps, scores, y.to(scores.dtype), direction)
+            curved = loss._class_expected_hvp(TorchOps, scores, y.to(scores.dtype), direction)
         return curved.to(z.dtype), None, None

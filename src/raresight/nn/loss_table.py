@@ -1,9 +1,15 @@
-"""The losses of K replicas, computed together."""
+"""The losses of K replicas, computed together.
+
+Losses with the same phi are computed at once, with their numbers as tensors: one row a replica. On CUDA that
+is done by a Triton kernel where phi has one (see `raresight.nn.kernels`), elsewhere, in float64 and in
+compiled graphs by PyTorch's operations.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,22 +19,25 @@ from torch import Tensor
 from ..losses import Loss, parse
 from ..losses._inputs import locate
 from ..losses._torch_ops import TorchOps
-from ._loss_stack import StackLosses
-from .functional import can_look, loss_with_logits
-from .loss_parameters import Encoded, Kind, encode, table
+from ..losses.contract import NormalForm
+from ..losses.margin import class_margin
+from .criterion import can_look, loss_with_logits
+from .kernels import MOST_CLASSES, SCORE_TYPES, body_of, has_triton, packed
 
 __all__ = ["LossTable"]
 
+Groups = tuple[tuple[Any, Tensor, Tensor], ...]
+
+_NAN = float("nan")
 _WHOLE_NUMBERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
 
 
 class LossTable(torch.nn.Module):
     """The losses of K replicas, their parameters as tensors (buffers), one row a replica.
 
-    The replicas are grouped by the kind of their loss (see `loss_parameters`); each group is computed at
-    once, on CUDA by one Triton kernel, elsewhere and in float64 by PyTorch's operations. A loss without a
-    row of numbers (a user's own function) is computed on its own. Nothing waits for the device, so that
-    a training step can be captured in a CUDA graph after it ran once.
+    The replicas are grouped by the phi of their loss (see `raresight.losses.contract.NormalForm`); each group
+    is computed at once. A loss without a normal form (a user's own function) is computed on its own. Nothing
+    waits for the device, so that a training step can be captured in a CUDA graph after it ran once.
 
     The parameters move with `.to(device)`; they keep float64 whatever the type of the scores and are no
     part of the state dict.
@@ -51,17 +60,16 @@ class LossTable(torch.nn.Module):
             raise ValueError(f"outputs must be 1 (a binary score) or the number of classes, got {outputs}")
         for place, loss in enumerate(self.losses):
             _check_fit(loss, place, outputs)
-        encoded = [encode(loss, outputs) for loss in self.losses]
-        members = _by_kind(encoded)
-        self._kinds = tuple(members)
-        self._plain = tuple(kind for kind in members if all(_is_plain(encoded[i]) for i in members[kind]))
-        self._alone = tuple(place for place, loss in enumerate(encoded) if loss is None)
-        for kind, places in members.items():
-            rows = [row for row in (encoded[place] for place in places) if row is not None]
-            self.register_buffer(f"_table_{kind.name}", table(rows), persistent=False)
-            self.register_buffer(f"_rows_{kind.name}", torch.tensor(places), persistent=False)
+        forms = [loss.normal_form(outputs) for loss in self.losses]
+        members = _by_phi(forms)
+        self._alone = tuple(place for place, form in enumerate(forms) if form is None)
+        self._groups = tuple(_Group.of([forms[place] for place in places]) for places in members)
+        for i, places in enumerate(members):
+            rows = torch.tensor([packed(_known(forms[place])) for place in places], dtype=torch.float64)
+            self.register_buffer(f"_table_{i}", rows, persistent=False)
+            self.register_buffer(f"_replicas_{i}", torch.tensor(places), persistent=False)
         # From the order of the groups, and then of the losses alone, back to that of the replicas.
-        order = [*(place for places in members.values() for place in places), *self._alone]
+        order = [*(place for places in members for place in places), *self._alone]
         self.register_buffer("_back", torch.argsort(torch.tensor(order)), persistent=False)
         alone = torch.tensor(self._alone, dtype=torch.int64)
         self.register_buffer("_places_alone", alone, persistent=False)
@@ -100,11 +108,10 @@ class LossTable(torch.nn.Module):
     ) -> Tensor:
         """The mean over the batch of row_weights * weights[k, y] * loss_k, (K,)."""
         alone = [self._one(place, scores, labels, weights, row_weights) for place in self._alone]
-        groups = self._groups()
-        if not groups:
+        if not self._groups:
             return torch.cat(alone)
         result: Tensor = StackLosses.apply(  # type: ignore[no-untyped-call]
-            scores, labels, weights, row_weights, self._back, len(alone), *groups
+            scores, labels, weights, row_weights, self._back, len(alone), *self._flat_groups()
         )
         return result.index_copy(0, self._places_alone, torch.cat(alone)) if alone else result
 
@@ -142,13 +149,12 @@ class LossTable(torch.nn.Module):
                 setattr(self, name, before.to(after.device))
         return self
 
-    def _groups(self) -> list[Any]:
-        """What `StackLosses` takes: kind, plain or not, table and replicas of each group."""
-        groups: list[Any] = []
-        for kind in self._kinds:
-            numbers, rows = (getattr(self, f"_{name}_{kind.name}") for name in ("table", "rows"))
-            groups += [kind, kind in self._plain, numbers, rows]
-        return groups
+    def _flat_groups(self) -> list[Any]:
+        """What `StackLosses` takes: each group, its table and its replicas."""
+        flat: list[Any] = []
+        for i, group in enumerate(self._groups):
+            flat += [group, getattr(self, f"_table_{i}"), getattr(self, f"_replicas_{i}")]
+        return flat
 
     def _one(
         self,
@@ -230,14 +236,184 @@ def _mean_weight(labels: Tensor, weights: Tensor) -> Tensor:
     return weights.gather(1, own.expand(len(weights), own.shape[-1])).mean(1)
 
 
-def _is_plain(encoded: Encoded | None) -> bool:
-    return encoded is not None and encoded.is_plain
+def _by_phi(forms: Sequence[NormalForm | None]) -> list[list[int]]:
+    """The places of the losses of each phi, those with a hand-written kernel first, in the order of its
+    bodies."""
+    members: dict[Any, list[int]] = {}
+    for place, form in enumerate(forms):
+        if form is not None:
+            members.setdefault((form.phi, len(form.numbers), form.counts_spread, body_of(form)), []).append(
+                place
+            )
+    return [members[key] for key in sorted(members, key=lambda key: (key[3] is None, key[3] or 0))]
 
 
-def _by_kind(encoded: Sequence[Encoded | None]) -> dict[Kind, list[int]]:
-    """The places of the losses of each kind, the kinds in order."""
-    kinds = sorted({loss.kind for loss in encoded if loss is not None})
-    return {
-        kind: [place for place, loss in enumerate(encoded) if loss is not None and loss.kind == kind]
-        for kind in kinds
-    }
+def _known(form: NormalForm | None) -> NormalForm:
+    assert form is not None
+    return form
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Losses of one phi.
+
+    Attributes:
+        phi: Their phi.
+        numbers: The numbers that all of them share; None for one that differs, which stands in the table.
+            Shared ones are passed on as they are: phi may then take fewer operations.
+        counts_spread: As of `NormalForm`.
+        is_plain: Whether each of them is phi(z) for a positive and phi(-z) for a negative.
+        body: The number of the hand-written kernel's body; None where there is none.
+    """
+
+    phi: Callable[..., tuple[Tensor, ...]]
+    numbers: tuple[float | None, ...]
+    counts_spread: bool
+    is_plain: bool
+    body: int | None
+
+    @staticmethod
+    def of(forms: Sequence[NormalForm | None]) -> _Group:
+        known = [_known(form) for form in forms]
+        columns = zip(*(form.numbers for form in known))
+        shared = tuple(column[0] if len(set(column)) == 1 else None for column in columns)
+        first, is_plain = known[0], all(form.is_plain for form in known)
+        return _Group(first.phi, shared, first.counts_spread, is_plain, body_of(first))
+
+    def terms(self, table: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        """phi and phi' of margins (rows, n, ...) by a table in their precision."""
+        spread = [None] * (m.ndim - 1)
+        numbers = [
+            table[(slice(None), i, *spread)] if number is None else number
+            for i, number in enumerate(self.numbers)
+        ]
+        value, slope = self.phi(TorchOps, m, 1, *numbers)
+        return value, slope
+
+
+class StackLosses(torch.autograd.Function):
+    """apply(scores, labels, weights, row_weights, back, alone, group, table, replicas, group, ...).
+
+    K means over the batch of row_weights * weights[k, y] * loss_k, with closed-form gradients.
+
+    `alone` replicas are in no group; their losses and gradients are zero. `back` are the places of the
+    replicas in the order of the groups, those alone last.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scores: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        row_weights: Tensor | None,
+        back: Tensor,
+        alone: int,
+        *flat_groups: Any,
+    ) -> Tensor:
+        groups = tuple(zip(*(flat_groups[i::3] for i in range(3)), strict=True))
+        if _runs_in_a_kernel(scores, groups):
+            from .kernels.loss import Group, stack_losses
+
+            rows = [Group(group.body, group.is_plain, table, replicas) for group, table, replicas in groups]
+            values, gradient = stack_losses(scores, labels, rows, weights, row_weights, complete=not alone)
+        else:
+            values, gradient = _in_torch(scores, labels, weights, row_weights, back, alone, groups)
+        ctx.save_for_backward(gradient)
+        return values
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *outputs: Any) -> Any:
+        (gradient,) = ctx.saved_tensors
+        spread = outputs[0].reshape(-1, *[1] * (gradient.ndim - 1))
+        return ((spread * gradient).to(gradient.dtype), *[None] * (len(ctx.needs_input_grad) - 1))
+
+
+def _runs_in_a_kernel(scores: Tensor, groups: Groups) -> bool:
+    if torch.compiler.is_compiling() or not scores.is_cuda or scores.dtype not in SCORE_TYPES:
+        return False
+    if any(group.body is None for group, _, _ in groups):
+        return False
+    return has_triton() and (scores.ndim == 2 or scores.shape[2] <= MOST_CLASSES)
+
+
+def _in_torch(
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    row_weights: Tensor | None,
+    back: Tensor,
+    alone: int,
+    groups: Groups,
+) -> tuple[Tensor, Tensor]:
+    precision = torch.promote_types(scores.dtype, torch.float32)
+    terms = _binary_terms if scores.ndim == 2 else _class_terms
+    together = len(groups) == 1 and not alone
+    values, gradients = [], []
+    for group, table, replicas in groups:
+        z, y, w, v = (
+            each if together or each is None or each.ndim == 1 else each.index_select(0, replicas)
+            for each in (scores, labels, weights, row_weights)
+        )
+        assert z is not None
+        assert y is not None
+        value, gradient = terms(group, table.to(precision), z.to(precision), y, w)
+        if v is not None:
+            v = v.to(precision)
+            value = TorchOps.finite(v * value)
+            gradient = TorchOps.finite((v if z.ndim == 2 else v.unsqueeze(-1)) * gradient)
+        # Scaled before the sum: a mean of large losses is finite where their sum is not.
+        share = 1 / value.shape[1]
+        values.append(TorchOps.finite((value * share).sum(1)))
+        gradients.append((gradient * share).to(scores.dtype))
+    if together:
+        return values[0], gradients[0]
+    if alone:
+        values.append(values[0].new_zeros(alone))
+        gradients.append(gradients[0].new_zeros((alone, *scores.shape[1:])))
+    return torch.cat(values).index_select(0, back), torch.cat(gradients).index_select(0, back)
+
+
+def _binary_terms(
+    group: _Group, table: Tensor, z: Tensor, y: Tensor, label_weights: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Losses and slopes (rows, n) of scores (rows, n)."""
+    scales, shifts, _, weights = table[:, -8:].reshape(-1, 4, 2).unbind(1)
+    if label_weights is not None:
+        weights = weights * label_weights.to(weights.dtype)
+    positive = y == 1
+
+    def choose(by_label: Tensor) -> Tensor:
+        return torch.where(positive, by_label[:, 1:], by_label[:, :1])
+
+    scale = choose(scales)
+    value, slope = group.terms(table, TorchOps.finite(scale * z + choose(shifts)))
+    # A label that is neither shows as NaN where it could not be refused.
+    weight = torch.where(positive | (y == 0), choose(weights), _NAN)
+    return TorchOps.finite(weight * value), TorchOps.finite(weight * (scale * slope))
+
+
+def _class_terms(
+    group: _Group, table: Tensor, f: Tensor, y: Tensor, label_weights: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Losses (rows, n) and gradients (rows, n, classes) of logits (rows, n, classes)."""
+    classes = f.shape[2]
+    scales, shifts, margins, weights = table[:, -4 * classes :].reshape(-1, 4, 1, classes).unbind(1)
+    if label_weights is not None:
+        weights = weights * label_weights.to(weights.dtype).unsqueeze(1)
+    label = y.unsqueeze(-1) == torch.arange(classes, device=f.device)
+    g = scales * TorchOps.finite(f) + shifts
+    g = TorchOps.finite(torch.where(label, g - margins, g))
+    own = torch.where(label, g, 0.0).sum(-1, keepdim=True)
+    margin, others = class_margin(TorchOps, own, torch.where(label, -float("inf"), g), -1)
+    value, slope = group.terms(table, margin)
+    gradient = torch.where(label, slope, -slope * others)
+    if group.counts_spread:
+        spread = (others * others).sum(-1, keepdim=True)
+        half = (1 + spread) / 2
+        gradient = gradient * half + value * (others * (others - spread))
+        value = value * half
+    weight = torch.where(label, weights, 0.0).sum(-1, keepdim=True)
+    weight = torch.where(label.any(-1, keepdim=True), weight, _NAN)
+    return TorchOps.finite(weight * value).squeeze(-1), TorchOps.finite(weight * (gradient * scales))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from ..losses import Loss
 
-__all__ = ["loss_rows", "loss_table"]
+__all__ = ["loss_rows", "loss_table", "markdown_table"]
 
 
 def loss_rows(losses: Iterable[Loss]) -> list[dict[str, Any]]:
@@ -45,6 +46,27 @@ def loss_table(losses: Iterable[Loss]) -> Table:
         marks = ("yes" if row[key] else "no" for key in ("monotone", "convex", "unique_minimiser"))
         table.add_row(row["name"], escape(parameters) or "-", *marks, escape(row["formula"]))
     return table
+
+
+def markdown_table(kinds: Iterable[type[Loss]]) -> str:
+    """The table of the docs: how each loss is made, its formula, where it is convex, its link."""
+    lines = ["| loss | l | convex in z | link: log-odds at score z |", "|---|---|---|---|"]
+    for kind in kinds:
+        convexity = kind.convexity or ("yes" if kind.example().is_convex else "no")
+        lines.append(f"| `{_call(kind)}` | {kind.formula} | {convexity} | {kind.link} |")
+    return "\n".join(lines)
+
+
+def _call(kind: type[Loss]) -> str:
+    """How it is made, with its defaults."""
+    written = []
+    for one in inspect.signature(kind).parameters.values():
+        if one.kind is inspect.Parameter.KEYWORD_ONLY:
+            written.append("...")
+            break
+        is_needed = one.default in (inspect.Parameter.empty, None)
+        written.append(one.name if is_needed else f"{one.name}={one.default}")
+    return f"{kind.__name__}({', '.join(written)})"
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import torch
 
-from ..loss_parameters import Kind
 from . import device_of
 from .loss_passes import binary_pass, class_pass, rescale_pass
 
@@ -25,13 +24,13 @@ _LARGEST = torch.finfo(torch.float32).max
 
 @dataclass(frozen=True)
 class Group:
-    """Losses of one kind: their numbers, one row a loss, and the replicas they belong to (None: all).
+    """Losses with one body of phi: their numbers, one row each, and their replicas (None: all).
 
-    `plain`: every one of them is phi(z) for a positive and phi(-z) for a negative; see `Encoded.is_plain`.
+    `is_plain`: each of them is phi(z) for a positive and phi(-z) for a negative; see `NormalForm.is_plain`.
     """
 
-    kind: Kind
-    plain: bool
+    body: int
+    is_plain: bool
     table: Tensor
     replicas: Tensor | None
 
@@ -169,15 +168,15 @@ def _launch(
         if shape.classes > 1:
             class_pass[(programs, rows)](
                 scores, labels, *pointers, shape.inner, label_step, weight_step, weight_row, number,
-                device_scale, CLASSES=shape.classes, KIND=int(group.kind), HAS_INNER=shape.inner > 1,
+                device_scale, CLASSES=shape.classes, KIND=group.body, HAS_INNER=shape.inner > 1,
                 REDUCE=reduced, BLOCK=block, WIDTH=_power_of_two(shape.classes), num_warps=4,
             )  # fmt: skip
         else:
-            plain = group.plain and label_weights is None
+            plain = group.is_plain and label_weights is None
             shares = None if negatives is None else _laid_out(negatives)
             binary_pass[(programs, rows)](
                 scores, labels, shares, *pointers, label_step, weight_step, weight_row, number, device_scale,
-                KIND=int(group.kind), PLAIN=plain, SOFT=soft, REDUCE=reduced, BLOCK=block, LOOPS=loops,
+                KIND=group.body, PLAIN=plain, SOFT=soft, REDUCE=reduced, BLOCK=block, LOOPS=loops,
                 num_warps=4,
             )  # fmt: skip
 

@@ -2,13 +2,13 @@
 
 One pass reads a score and its label once and writes the gradient once; sums go to one float64 number a
 program, which the caller adds up in a fixed order. What phi is, and which inputs there are, is decided
-when a kernel is compiled. Rows of numbers are those of `raresight.nn.loss_parameters.Encoded.row`.
+when a kernel is compiled. Rows of numbers are those of `raresight.nn.kernels.packed`.
 
 Accuracy in float32: e^-|m| carries the rounding error of its argument along, 1 - p and log p are formed from
 it without cancellation, and e^h - 1 is a polynomial for small h.
 
-Constants stand where they are used: Triton compares every global a kernel reads at every launch. Kinds are
-the numbers of `loss_parameters.Kind`, and 6 is its `SHAPE_NUMBERS`.
+Constants stand where they are used: Triton compares every global a kernel reads at every launch. KIND is the
+number of a body in `raresight.nn.kernels`, and 6 its `_BODY_NUMBERS`.
 """
 
 # mypy: ignore-errors
@@ -71,7 +71,7 @@ def _excess(x, q):
 
 @triton.jit
 def _boosting(m, u, C, k, g, v, r):
-    """e^(-Cq) (e^(ux) - 1)/u and q (e^(ux - Cq) - C p loss); see `loss_parameters._boosting`."""
+    """e^(-Cq) (e^(ux) - 1)/u and q (e^(ux - Cq) - C p loss); see `raresight.losses.alpha`."""
     x, q, p, _ = _logistic(m)
     h = u * x
     log2e = 1.4426950408889634

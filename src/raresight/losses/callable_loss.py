@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import Array, Ops
 from ._inputs import is_tensor
-from .margin import MarginLoss
+from .margin import Array, MarginLoss, NormalForm, Ops
+from .tails import Tail
 
 __all__ = ["CallableLoss", "from_callable"]
 
@@ -86,11 +86,18 @@ class CallableLoss(MarginLoss):
     def _branch(self, ops: Ops, z: Array, label: int, order: int) -> tuple[Array, ...]:
         return self._labelled(ops, z, ops.full(z, float(label)), order)
 
-    def _phi(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
+    def _terms(self, ops: Ops, m: Array, order: int) -> tuple[Array, ...]:
         return self._branch(ops, m, 1, order)
 
-    def _log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
+    def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
         return self._log_slopes(ops, m, 1)
+
+    def tail(self) -> Tail | None:
+        # A derivative by automatic differentiation underflows long before the tail could be read off.
+        return None
+
+    def normal_form(self, outputs: int = 1) -> NormalForm | None:
+        return None
 
     def _log_value(self, ops: Ops, z: Array, label: int) -> Array:
         return ops.log(self._branch(ops, z, label, 0)[0])

@@ -1,15 +1,22 @@
-"""Inverting an increasing function elementwise."""
+"""Links inverted: the score that has given log-odds, and the class logits that have a given posterior."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from ._arrays import Array, Ops
+import numpy as np
 
+from ._numpy_ops import Array, Ops
+
+__all__ = ["invert_increasing", "solve_class_scores"]
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 Link = Callable[[Array], tuple[Array, Array]]
 
 _PIECE = 1 << 15  # stays in the cache through the many passes of an iteration
 _MOST_STEPS = 200
+_MOST_CLASS_STEPS = 500
 _CLOSE = 2.0**-27  # a Newton step this small leaves an error of its square, which is rounding
 _ROUNDING = 2.0**-50
 
@@ -69,3 +76,46 @@ def _retreat(ops: Ops, z: Array, low: Array, high: Array) -> Array:
     closed = ops.isfinite(low) & ops.isfinite(high)
     outward = ops.where(ops.isfinite(low), z + stride, z - stride)
     return ops.where(closed, low + (high - low) / 2, outward)
+
+
+def solve_class_scores(log_posterior: Callable[[Floats], Floats], log_eta: Floats) -> Floats | None:
+    """The K logits f with log_posterior(f) = log_eta by Newton's method; None where none are found.
+
+    The Jacobian is differenced: K is the number of classes, the work is small, and every loss is
+    served by its posterior alone. A step that does not bring the posterior nearer is halved. One
+    direction of the logits does not move the posterior; the least-norm step leaves it alone.
+    """
+
+    def excess(f: Floats) -> Floats:
+        return log_posterior(f) - log_eta
+
+    f = np.zeros_like(log_eta)
+    residual = excess(f)
+    for _ in range(_MOST_CLASS_STEPS):
+        if np.max(np.abs(residual)) < 1e-12 * (1 + np.max(np.abs(log_eta))):
+            return f
+        step = np.linalg.lstsq(_jacobian(excess, f), -residual, rcond=1e-7)[0]
+        length = 1.0
+        while length > 1e-10:
+            trial = f + length * step
+            trial_residual = excess(trial)
+            if np.linalg.norm(trial_residual) < np.linalg.norm(residual):
+                break
+            length /= 2
+        else:
+            break
+        f, residual = trial, trial_residual
+    if np.max(np.abs(residual)) < 1e-8:
+        return f
+    return None
+
+
+def _jacobian(function: Callable[[Floats], Floats], f: Floats) -> Floats:
+    step = 6e-6 * (1 + np.abs(f))
+    columns = []
+    for j in range(f.size):
+        ahead, behind = f.copy(), f.copy()
+        ahead[j] += step[j]
+        behind[j] -= step[j]
+        columns.append((function(ahead) - function(behind)) / (2 * step[j]))
+    return np.stack(columns, axis=1)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..losses import Loss
+from .contract import Loss
 
 Array = np.ndarray[Any, Any]
 

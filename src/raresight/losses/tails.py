@@ -1,0 +1,106 @@
+"""What a loss does far out: the tails on which its behaviour at a vanishing prior rests.
+
+As the prior falls, scores go to minus infinity, and only the tails of the loss there count:
+
+    -l'(1, z) ~ a e^(-u z),    l'(0, z) ~ c e^(k z)      as z -> -infinity.
+
+u is positive where the pull of a missed positive grows without bound (alpha < 1), zero where it is constant
+(cross entropy), negative where it vanishes (squared). From these four numbers follow the decay index k/(k +
+u), the leading term of the Bayes risk and the limit of linear rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Tail", "read_tail"]
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The tails of a loss of a binary score.
+
+    Attributes:
+        growth: u, how fast the pull of a positive grows as its score falls.
+        decay: k, how fast the pull of a negative vanishes.
+        log_pull: log a.
+        log_push: log c.
+        shift: What is added to the score before the loss sees it (logit adjustment). a and c are without it.
+        log_weights: Logarithms of the weights of (negatives, positives). a and c are without them.
+        is_gaussian: The pull of a negative vanishes like a Gaussian density instead, and `decay` says nothing
+            (the erf loss).
+    """
+
+    growth: float
+    decay: float
+    log_pull: float = 0.0
+    log_push: float = 0.0
+    shift: float = 0.0
+    log_weights: tuple[float, float] = (0.0, 0.0)
+    is_gaussian: bool = False
+
+    @property
+    def index(self) -> float:
+        """The decay index beta: statistical information fades like prior^beta.
+
+        >>> Tail(growth=0.25, decay=1.0).index
+        0.8
+        """
+        if self.is_gaussian:
+            return 1.0
+        return self.decay / (self.decay + self.growth)
+
+    @property
+    def log_ratio(self) -> float:
+        """log(a/c), weights included and the shift not."""
+        negative, positive = self.log_weights
+        return self.log_pull + positive - self.log_push - negative
+
+    def shifted(self, shift: float) -> Tail:
+        """The tail of l(y, z + shift)."""
+        return replace(self, shift=self.shift + shift)
+
+    def weighted(self, negative: float, positive: float) -> Tail:
+        """The tail of the loss with class weights."""
+        own = self.log_weights
+        return replace(self, log_weights=(own[0] + math.log(negative), own[1] + math.log(positive)))
+
+    def risk_factors(self) -> tuple[float, float]:
+        """(K, beta) of the leading Bayes risk at small odds x.
+
+        u > 0: K x^beta, beta = k/(k + u) < 1, K = a (1/u + 1/k) (a/c)^(-u/(u + k)).
+        u = 0: K x log(1/x), beta = 1, K = a/k.
+
+        From stationarity, x a e^(-u z) = c e^(k z): with e^z = (x a/c)^(1/(u + k)) the risk
+        x (a/u) e^(-u z) + (c/k) e^(k z) is x a e^(-u z) (1/u + 1/k). The shift cancels.
+        """
+        log_pull = self.log_pull + self.log_weights[1]
+        u, k = self.growth, self.decay
+        if u == 0:
+            return math.exp(log_pull) / k, 1.0
+        return math.exp(log_pull - u / (u + k) * self.log_ratio) * (1 / u + 1 / k), self.index
+
+
+# Margins at which an exponential tail has long been one, and its logarithm still has ten digits after the
+# point.
+_FAR = np.array([1e4, 2e4])
+
+
+def read_tail(log_slope: Callable[[Any], tuple[Any, Any]]) -> Tail | None:
+    """The tail of phi from log(-phi') and its derivative; None where it is not exponential far out."""
+    with np.errstate(all="ignore"):
+        pull, pull_slope = (np.asarray(term, dtype=np.float64) for term in log_slope(-_FAR))
+        push, push_slope = (np.asarray(term, dtype=np.float64) for term in log_slope(_FAR))
+    growth, decay = -pull_slope, -push_slope
+    is_exponential = np.allclose(growth, growth[0], atol=1e-9) and np.allclose(decay, decay[0], atol=1e-9)
+    if not (is_exponential and np.isfinite([pull, push]).all() and decay[0] > 0):
+        return None
+    log_pull, log_push = pull - growth * _FAR, push + decay * _FAR
+    if not (np.ptp(log_pull) < 1e-6 and np.ptp(log_push) < 1e-6):
+        return None
+    return Tail(float(growth[0]), float(decay[0]), float(log_pull[0]), float(log_push[0]))

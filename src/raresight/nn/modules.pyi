@@ -1,0 +1,74 @@
+"""Types of the names that `modules.py` makes from the registered losses (written by docs/generate.py)."""
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from torch import Tensor
+
+from .criterion import LossModule as LossModule
+from .criterion import Options, Prior
+from .criterion import as_module as as_module
+
+class CELoss(LossModule):
+    def __init__(self, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]) -> None: ...
+
+class SquaredLoss(LossModule):
+    def __init__(self, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]) -> None: ...
+
+class ErfLoss(LossModule):
+    def __init__(self, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]) -> None: ...
+
+class FocalLoss(LossModule):
+    def __init__(
+        self, gamma: float = 2.0, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
+    ) -> None: ...
+
+class PolyLoss(LossModule):
+    def __init__(
+        self, epsilon: float = 1.0, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
+    ) -> None: ...
+
+class AlphaLoss(LossModule):
+    def __init__(
+        self, alpha: float = 0.8, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
+    ) -> None: ...
+
+class TBLLoss(LossModule):
+    def __init__(
+        self,
+        alpha: float = 0.8,
+        C: float = 0.5,
+        *,
+        prior: Prior = None,
+        tau: float = 1.0,
+        **options: Unpack[Options],
+    ) -> None: ...
+
+class VSLoss(LossModule):
+    def __init__(
+        self,
+        delta: float | None = None,
+        *,
+        delta_neg: float = 1.0,
+        iota_pos: float = 0.0,
+        iota_neg: float = 0.0,
+        class_counts: Sequence[float] | None = None,
+        gamma: float = 0.2,
+        prior: Prior = None,
+        tau: float | None = None,
+        **options: Unpack[Options],
+    ) -> None: ...
+
+class LDAMLoss(LossModule):
+    def __init__(
+        self,
+        class_counts: Sequence[float],
+        max_margin: float = 0.5,
+        scale: float = 30.0,
+        *,
+        prior: Prior = None,
+        tau: float = 1.0,
+        **options: Unpack[Options],
+    ) -> None: ...
+
+def __getattr__(name: str) -> Any: ...
