@@ -15,7 +15,7 @@ WORKERS ?= 2
 
 PICTURED := crossentropy squared erf focal poly alpha tbl "vectorscaling(delta=0.5)"
 
-.PHONY: demo browser test test-slow test-gpu lint types benchmark figures paper clean
+.PHONY: demo browser test test-slow test-gpu lint types generated benchmark figures paper clean
 
 $(VENV)/uv.stamp:
 	$(PYTHON) -m venv $(VENV)
@@ -58,6 +58,10 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
+
+# The stubs of `raresight.nn` and the table of losses in the docs, from the losses that are registered.
+generated: $(VENV)/dev.stamp
+	$(BIN)/python docs/generate.py
 
 benchmark: $(VENV)/dev.stamp
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/bench_losses.py

@@ -19,12 +19,10 @@ ROOT = Path(__file__).parents[1]
 NN = ROOT / "src" / "raresight" / "nn"
 BEGIN, END = "<!-- generated: losses -->", "<!-- end -->"
 
-_STUB = '''"""Types of the names that `{file}` makes from the registered losses (written by docs/generate.py)."""
+_STUB = '''"""Types of the names that `{file}` makes from the losses (written by docs/generate.py)."""
 
 from collections.abc import Sequence
 from typing import Any, Unpack
-
-from torch import Tensor
 
 {imports}
 
@@ -36,7 +34,7 @@ def generated() -> dict[Path, str]:
     return {
         NN / "functional.pyi": _stub(
             "functional.py",
-            "from .criterion import Options, Prior\n"
+            "from torch import Tensor\n\nfrom .criterion import Options, Prior\n"
             "from .criterion import loss_with_logits as loss_with_logits",
             [function_source(name, kind, typed=True) for name, kind in named_losses().items()],
         ),

@@ -12,13 +12,11 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from raresight.nn.loss_parameters import MOST_CLASSES, encode, table
-
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight import nn
 from raresight.losses import TBL, Alpha, CrossEntropy, Erf, Focal, Loss, Poly, Squared
 from raresight.nn._closed_form import Task, _kernel_row
-from raresight.nn.kernels import has_triton
+from raresight.nn.kernels import MOST_CLASSES, has_triton, kernel_row
 from raresight.nn.kernels import loss as kernel
 from raresight.nn.loss_table import LossTable
 
@@ -41,8 +39,8 @@ RELATIVE = 1e-5
 
 
 def group_of(loss: Loss, outputs: int = 1) -> kernel.Group:
-    encoded = encode(loss, outputs)
-    return kernel.Group(encoded.kind, encoded.is_plain, table([encoded]), None)
+    row = kernel_row(loss, outputs, torch.device("cpu"))
+    return kernel.Group(row.body, row.is_plain, row.table, None)
 
 
 def scores(*shape: int, spread: float = 6.0, seed: int = 1) -> Tensor:
@@ -269,8 +267,9 @@ def test_rescaling_in_place():
 
 
 def groups_of(losses: LossTable) -> list[kernel.Group]:
-    flat = losses._groups()
-    return [kernel.Group(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
+    flat = losses._flat_groups()
+    triples = zip(*(flat[i::3] for i in range(3)), strict=True)
+    return [kernel.Group(group.body, group.is_plain, table, replicas) for group, table, replicas in triples]
 
 
 @pytest.mark.parametrize("weighted", ["", "labels", "rows", "labels and rows"])

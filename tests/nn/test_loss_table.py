@@ -8,7 +8,6 @@ import math
 import pytest
 import torch
 
-
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight import nn
 from raresight.losses import (
@@ -24,6 +23,7 @@ from raresight.losses import (
     VectorScaling,
     from_callable,
 )
+from raresight.nn.kernels import body_of
 from raresight.nn.loss_table import LossTable
 
 Tensor = torch.Tensor
@@ -151,8 +151,8 @@ def test_half_precision_scores():
 
 def test_a_users_loss_beside_others():
     losses = [MINE, TBL(), ClassWeighted(MINE, (1.0, 2.0)), CrossEntropy(), Focal(1.0)]
-    assert encode(MINE) is None
-    assert encode(losses[2]) is None
+    assert MINE.normal_form() is None
+    assert losses[2].normal_form() is None
     z, y, w = scores(5, 30), numbers(2, 5, 30), scores(5, 2).abs()
     values, gradient = evaluate(LossTable(losses), z, y, w)
     for k, loss in enumerate(losses):
@@ -269,21 +269,26 @@ def test_parameters_are_buffers_in_float64():
     assert "3 losses, outputs=1" in repr(other)
 
 
-def test_what_a_loss_is_encoded_as():
-    assert encode(Alpha(1.0)).kind == encode(Focal(0.0)).kind == encode(Poly(0.0)).kind == Kind.CROSS_ENTROPY
-    assert encode(TBL(1.0, 0.5)).kind == Kind.BOOSTING
-    adjusted = encode(LogitAdjusted(LDAM((9, 1), max_margin=0.5, scale=2.0), 0.1))
+def test_normal_forms():
+    assert body_of(Alpha(0.4).normal_form()) == body_of(TBL(1.0, 0.5).normal_form())
+    assert body_of(CrossEntropy().normal_form()) != body_of(Focal(1.0).normal_form())
+    adjusted = LogitAdjusted(LDAM((9, 1), max_margin=0.5, scale=2.0), 0.1).normal_form()
     shift = math.log(1 / 9)
     assert adjusted.scales == (-2.0, 2.0)
     assert adjusted.shifts == pytest.approx((-2 * shift - 0.5773502691896257, 2 * shift - 1.0), rel=1e-14)
     assert not adjusted.is_plain
-    assert encode(TBL()).is_plain
+    assert TBL().normal_form().is_plain
 
-    class Mild(Focal):
-        def _phi(self, ops, m, order):
-            return tuple(0.5 * term for term in super()._phi(ops, m, order))
 
-    assert encode(Mild(2.0)) is None
+class Mild(Focal):
+    """A loss derived from another, with a phi of its own."""
+
+    @staticmethod
+    def phi(ops, m, order, *numbers):
+        return tuple(0.5 * term for term in Focal.phi(ops, m, order, *numbers))
+
+
+def test_a_derived_loss_is_computed_by_its_own_phi():
     z, y = scores(1, 9), numbers(2, 9)
     torch.testing.assert_close(LossTable([Mild(2.0)])(z, y), 0.5 * LossTable([Focal(2.0)])(z, y))
 

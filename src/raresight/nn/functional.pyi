@@ -1,4 +1,4 @@
-"""Types of the names that `functional.py` makes from the registered losses (written by docs/generate.py)."""
+"""Types of the names that `functional.py` makes from the losses (written by docs/generate.py)."""
 
 from collections.abc import Sequence
 from typing import Any, Unpack

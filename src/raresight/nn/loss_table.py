@@ -7,7 +7,6 @@ compiled graphs by PyTorch's operations.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from ..losses.contract import NormalForm
 from ..losses.margin import class_margin
 from .criterion import can_look, loss_with_logits
 from .kernels import MOST_CLASSES, SCORE_TYPES, body_of, has_triton, packed
+from .start import start_scores
 
 __all__ = ["LossTable"]
 
@@ -126,15 +126,9 @@ class LossTable(torch.nn.Module):
         if self.outputs == 1:
             if np.ndim(priors) != 0:
                 raise ValueError(f"a binary score has one prior, P(y=1), got {priors!r}")
-            prior = float(priors)  # type: ignore[arg-type]
-            if not 0 < prior < 1:
-                raise ValueError(f"the prior must lie strictly between 0 and 1, got {prior}")
-            # As a tensor: some links need SciPy for NumPy's numbers.
-            odds = torch.tensor([math.log(prior) - math.log1p(-prior)], dtype=torch.float64)
-            return torch.stack([loss.score(odds) for loss in self.losses])
-        if np.shape(priors) != (self.outputs,):
+        elif np.shape(priors) != (self.outputs,):
             raise ValueError(f"{self.outputs} class priors are needed, one a class, got {priors!r}")
-        return torch.stack([torch.from_numpy(loss.class_scores(priors)) for loss in self.losses])
+        return torch.stack([start_scores(loss, priors) for loss in self.losses])
 
     def extra_repr(self) -> str:
         return f"{len(self.losses)} losses, outputs={self.outputs}"

@@ -1,9 +1,7 @@
-"""Types of the names that `modules.py` makes from the registered losses (written by docs/generate.py)."""
+"""Types of the names that `modules.py` makes from the losses (written by docs/generate.py)."""
 
 from collections.abc import Sequence
 from typing import Any, Unpack
-
-from torch import Tensor
 
 from .criterion import LossModule as LossModule
 from .criterion import Options, Prior

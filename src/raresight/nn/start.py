@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..losses import Loss
 
-__all__ = ["start_at_prior_"]
+__all__ = ["start_at_prior_", "start_scores"]
 
 
 def start_at_prior_(
@@ -32,23 +33,23 @@ def start_at_prior_(
     bias = linear_layer.bias
     if bias is None:
         raise ValueError("the layer has no bias to start from: build it with bias=True")
-    if np.ndim(prior) == 0:
-        start = torch.full(
-            (bias.numel(),),
-            _constant(loss, float(prior)),  # type: ignore[arg-type]
-            dtype=torch.float64,
-        )
-    else:
-        priors = [float(p) for p in prior]  # type: ignore[union-attr]
-        if len(priors) != bias.numel():
-            raise ValueError(f"{len(priors)} priors for a layer of {bias.numel()} outputs")
-        start = torch.from_numpy(loss.class_scores(priors))
+    if np.ndim(prior) != 0 and len(prior) != bias.numel():  # type: ignore[arg-type]
+        raise ValueError(f"{len(prior)} priors for a layer of {bias.numel()} outputs")  # type: ignore[arg-type]
     with torch.no_grad():
-        bias.copy_(start.to(bias))
+        bias.copy_(start_scores(loss, prior).expand(bias.numel()).to(bias))
     return linear_layer
 
 
-def _constant(loss: Loss, prior: float) -> float:
-    if not 0 < prior < 1:
-        raise ValueError(f"prior must lie strictly between 0 and 1, got {prior}")
-    return float(loss.score(math.log(prior) - math.log1p(-prior)))
+def start_scores(loss: Loss, prior: float | Sequence[float]) -> Tensor:
+    """The constant score (1,) that minimises the loss at P(y=1) = prior, or the K logits for K class priors.
+
+    In float64.
+    """
+    if np.ndim(prior) != 0:
+        return torch.from_numpy(loss.class_scores(prior))
+    chance = float(prior)  # type: ignore[arg-type]
+    if not 0 < chance < 1:
+        raise ValueError(f"the prior must lie strictly between 0 and 1, got {chance}")
+    # A tensor: some links need SciPy for NumPy's numbers, which nets do without.
+    score: Tensor = loss.score(torch.tensor([math.log(chance) - math.log1p(-chance)], dtype=torch.float64))
+    return score
