@@ -14,7 +14,7 @@ from raresight.losses._numpy_ops import NumpyOps
 from raresight.theory.influence import chunks, read_sample
 from raresight.theory.linear_rule import Floats, LinearRule, length
 from raresight.theory.loss_terms import check_loss, constant_score, refuse_nan
-from raresight.theory.newton import Evaluation, Minimum, minimise
+from raresight.theory.minimisation import Expansion, LocalMinimum, minimise
 
 _EMPIRICAL_TOLERANCE = 1e-8
 _ROUNDING = 1e-13
@@ -113,7 +113,7 @@ class _EmpiricalRisk:
         w = theta[:-1] / self.unit
         return w, float(theta[-1] - w @ self.centre)
 
-    def __call__(self, theta: Floats) -> Evaluation:
+    def __call__(self, theta: Floats) -> Expansion:
         dim = theta.size
         value, scale = 0.0, 0.0
         gradient, hessian = np.zeros(dim), np.zeros((dim, dim))
@@ -131,7 +131,7 @@ class _EmpiricalRisk:
         gradient += stiffness * theta
         hessian[np.diag_indices(dim)] += stiffness
         value += 0.5 * float(stiffness @ theta**2)
-        return Evaluation(value, gradient, hessian, scale + length(stiffness * theta))
+        return Expansion(value, gradient, hessian, scale + length(stiffness * theta))
 
     def _blocks(self) -> Iterator[tuple[slice, Floats]]:
         for rows, block in chunks(self.points):
@@ -148,7 +148,7 @@ class _EmpiricalRisk:
         return True
 
 
-def _failure(loss: Loss, minimum: Minimum, risk: _EmpiricalRisk) -> str:
+def _failure(loss: Loss, minimum: LocalMinimum, risk: _EmpiricalRisk) -> str:
     found = f"{loss}: the empirical risk has a relative gradient of {minimum.gradient_norm:.2g}"
     if risk.is_separated(minimum.point):
         return f"{found} because a hyperplane separates the classes and w grows without limit; set l2 > 0"

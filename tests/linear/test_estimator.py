@@ -158,7 +158,7 @@ BAD = [
     ({"solver": "sgd"}, {}, "solver must be one of auto, newton, lbfgs"),
     ({"loss": "tbll"}, {}, "did you mean 'tbl'"),
     ({"loss": "tbl("}, {}, "cannot read"),
-    ({"loss": "vectorscaling"}, {}, r"give either delta \\(binary score\\) or class_counts"),
+    ({"loss": "vectorscaling"}, {}, r"give either delta \(binary score\) or class_counts"),
     ({"loss": "logitadjusted"}, {}, "missing a required argument: 'base'"),
     ({"loss": "ldam"}, {}, r"class counts are \(10,10\): write for example 'ldam\(class_counts=\(10,10\)\)'"),
     ({"loss": "logitadjusted(tbl)"}, {}, "missing a required argument: 'prior'"),

@@ -12,7 +12,7 @@ from raresight.metrics import compare, interval, partial_auc, recall_at_fpr, roc
 from raresight.metrics._inputs import scored
 from raresight.metrics._placements import paired_areas
 from raresight.metrics._resampling import MOST_STEPS, coarsened
-from raresight.metrics._steps import steps_of
+from raresight.metrics._roc_steps import steps_of
 from raresight.metrics.delong import auc_spread
 from raresight.metrics.ranking import auc_of
 from score_cases import score_rows

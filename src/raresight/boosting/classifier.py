@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from ..common.atomic_files import write_files
 from ..common.calibration import Calibrator, level_calibrator, two_columns
 from ..common.estimators import (
     columns_kept_on_failure,
@@ -23,7 +28,7 @@ from ..common.estimators import (
     readable_text,
     with_gaps_and_sparse,
 )
-from ..common.json_values import pack_parameters, pack_values, unpack_values
+from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
 from ..common.labels import encode, read_targets, shares_of
 from ..common.tables import (
     Categories,
@@ -38,24 +43,19 @@ from ..common.tables import (
 from ..losses import Loss, parse
 from ..losses.for_classes import loss_for_classes
 from ..losses.start import Start, start_of
-from ..metrics.eval_metrics import EvalMetric
-from ._library import import_library
-from .defaults import Limits, limits_of
+from ..metrics.eval_metrics import EvalMetric, lightgbm_metric, xgboost_metric
+from .defaults import LeafLimits, limits_of
 from .gradients import Gradients
-from .metrics import evaluation_metric
-from .model_files import (
-    check_description,
-    read_model,
-    side_file,
-    write_model,
-)
-from .objective import hessian_factor
+from .objective import hessian_factor, import_library
 
 Array = np.ndarray[Any, Any]
 
+FORMAT = "raresight.boosting"
+FORMAT_VERSION = 1
+
 
 @dataclass(frozen=True)
-class Part:
+class RowPart:
     """Rows for training or evaluation, with labels as class numbers."""
 
     X: Any
@@ -67,11 +67,11 @@ class Part:
 class Run:
     """All that a library needs to know for one training run."""
 
-    training: Part
-    evaluation: list[Part]
+    training: RowPart
+    evaluation: list[RowPart]
     gradients: Gradients
     start: Start
-    limits: Limits
+    limits: LeafLimits
     n_classes: int
     categorical: list[int]
     metric: Any
@@ -84,7 +84,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedBooster:
     """What a library made of a run; `scores` are the raw scores of the training rows, start included."""
 
     booster: Any
@@ -250,13 +250,15 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_scores = 1 if n_classes == 2 else n_classes
         factor = hessian_factor(self._library, n_scores)
         evaluation = [
-            Part(self._as_trained(apply_categories(part.X, categories), on_sparse), part.codes, part.weights)
+            RowPart(
+                self._as_trained(apply_categories(part.X, categories), on_sparse), part.codes, part.weights
+            )
             for part in self._read_evaluation(eval_set, eval_sample_weight, classes, categorical)
         ]
         if self.early_stopping_rounds is not None and not evaluation:
             raise ValueError("early stopping needs rows to watch: pass eval_set=(X, y) to fit")
         run = Run(
-            training=Part(table, codes, weights),
+            training=RowPart(table, codes, weights),
             evaluation=evaluation,
             gradients=Gradients(loss, codes, weights, n_classes=n_scores, factor=factor),
             start=start,
@@ -292,7 +294,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     @abstractmethod
-    def _train(self, run: Run) -> Trained:
+    def _train(self, run: Run) -> TrainedBooster:
         """Train; nothing is set on the estimator."""
 
     @abstractmethod
@@ -304,7 +306,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read_evaluation(
         self, eval_set: Any, eval_sample_weight: Any, classes: Array, categorical: list[int]
-    ) -> list[Part]:
+    ) -> list[RowPart]:
         if eval_set is None:
             if eval_sample_weight is not None:
                 raise ValueError("eval_sample_weight was given without eval_set, the rows it weighs")
@@ -319,7 +321,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for number, (pair, weight) in enumerate(zip(pairs, weights)):
             table, codes = read_labelled(self, pair, classes, f"eval_set[{number}]", categorical)
             with errors_of(f"eval_sample_weight[{number}]"):
-                parts.append(Part(table, codes, read_weights(weight, table)))
+                parts.append(RowPart(table, codes, read_weights(weight, table)))
         return parts
 
     # ---- predictions ---------------------------------------------------------------------
@@ -469,3 +471,130 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def first_given(native: dict[str, Any], names: tuple[str, ...]) -> bool:
     """Whether one of the names by which a library knows a parameter was given."""
     return any(name in native for name in names)
+
+
+# ---- what early stopping watches ---------------------------------------------------------
+
+
+def evaluation_metric(eval_metric: Any, library: str, loss: Loss, n_classes: int) -> Callable[..., Any]:
+    """A metric in the form of the library's `train`, from None, a name or a metric of `eval_metrics`.
+
+    None is the partial AUC for two classes and the mean loss for more; `"loss"` is the mean loss.
+    """
+    make: Any = xgboost_metric if library == "xgboost" else lightgbm_metric
+    if eval_metric is None:
+        eval_metric = "partial_auc" if n_classes == 2 else "loss"
+    if isinstance(eval_metric, EvalMetric):
+        eval_metric = make(eval_metric.metric, **eval_metric.params)
+    elif isinstance(eval_metric, str) and eval_metric != "loss":
+        eval_metric = make(eval_metric)
+    elif eval_metric != "loss":
+        raise TypeError(
+            "eval_metric must be 'loss', the name of a ranking metric or one made by "
+            f"raresight.metrics.eval_metrics.{make.__name__}, got {eval_metric!r}"
+        )
+    if isinstance(eval_metric, EvalMetric):
+        if n_classes > 2:
+            raise ValueError(
+                f"{eval_metric.metric} is for two classes, but y holds {n_classes}: take eval_metric='loss'"
+            )
+        return eval_metric  # type: ignore[return-value]
+    return _mean_loss(loss, library)
+
+
+def _mean_loss(loss: Loss, library: str) -> Callable[..., Any]:
+    def mean_loss(scores: Any, data: Any) -> Any:
+        labels = np.asarray(data.get_label())
+        weights = data.get_weight()
+        scores = np.asarray(scores)
+        values = loss.value(scores, labels if scores.ndim == 1 else labels.astype(np.int64))
+        has_weights = weights is not None and len(weights) > 0
+        mean = float(np.average(values, weights=weights if has_weights else None))
+        return ("loss", mean) if library == "xgboost" else ("loss", mean, False)
+
+    return mean_loss
+
+
+# ---- a model on disk ---------------------------------------------------------------------
+#
+# The library's own file, and a JSON file beside it with what the library does not know: the loss, the
+# classes, the start score, the columns and the parameters, the library and its version, and two digests. One
+# is of the model file, one of the side-file's other entries. They guard against accidents, not attackers.
+
+
+def side_file(path: Path) -> Path:
+    """Where the side-file of a model file lies: `model.json` has `model.json.raresight.json`."""
+    return path.with_name(path.name + ".raresight.json")
+
+
+def write_model(path: Path, content: bytes, description: dict[str, Any]) -> None:
+    """Write both files: each appears whole or not at all, and on a full disk the old ones are kept."""
+    described = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        **description,
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    described["description_sha256"] = digest_of(described)
+    text = json.dumps(described, indent=1, allow_nan=False)
+    # The side-file vouches for the model by its digest, so it comes last.
+    write_files({path: content, side_file(path): text})
+
+
+def read_model(path: Path, library: str) -> tuple[bytes, dict[str, Any]]:
+    """The model file's content and its description, or an error that says what is wrong with them."""
+    beside = side_file(path)
+    for file in (path, beside):
+        if not file.exists():
+            raise FileNotFoundError(
+                f"{file} does not exist: a model is saved as {path.name} and {beside.name}"
+            )
+    try:
+        description = json.loads(beside.read_text())
+    except ValueError as error:
+        raise ValueError(f"{beside} cannot be read as JSON, it is damaged: {error}") from None
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise ValueError(f"{beside} is not a side-file of raresight.boosting")
+    version = description.get("format_version")
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
+        raise ValueError(
+            f"{beside} has format version {version}, this raresight reads up to {FORMAT_VERSION}"
+        )
+    if description.get("library") != library:
+        raise ValueError(f"{path} is a model of {description.get('library')}, not of {library}")
+    if description.get("description_sha256") != digest_of(description):
+        raise ValueError(f"{beside} is not the file that was saved: it was changed since")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != description.get("sha256"):
+        raise ValueError(f"{path} is not the file that was saved: it was changed or truncated since")
+    return content, description
+
+
+def check_description(described: dict[str, Any], n_classes: int) -> None:
+    """Refuse numbers that are not finite and lists whose lengths do not fit the classes."""
+    if n_classes < 2:
+        raise ValueError(f"classes holds {n_classes} of them, at least 2 are needed")
+    numbers = {
+        "start_score": (described["start_score"], 1 if n_classes == 2 else n_classes),
+        "levels of the calibrator": (described["calibrator"]["levels"], n_classes - 1),
+    }
+    for name, (values, length) in numbers.items():
+        if not isinstance(values, list) or len(values) != length:
+            raise ValueError(f"{name} must be a list of {length} numbers for {n_classes} classes")
+        if not all(_is_number(value) and math.isfinite(value) for value in values):
+            raise ValueError(f"{name} must hold finite numbers, got {values}")
+    features = described["n_features"]
+    if isinstance(features, bool) or not isinstance(features, int) or features < 1:
+        raise ValueError(f"n_features must be a whole number of at least 1, got {features!r}")
+    names = described["feature_names"]
+    if names is not None and len(names) != features:
+        raise ValueError(f"{len(names)} feature_names for {features} features")
+    for column in described["categories"]:
+        if not 0 <= int(column) < features:
+            raise ValueError(f"categories are given for column {column} of {features}")
+    if not isinstance(described["trained_on_sparse"], bool):
+        raise ValueError(f"trained_on_sparse must be true or false, got {described['trained_on_sparse']!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -70,7 +70,7 @@ MAX_LOG_ODDS_STEP = 10.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class LeafLimits:
     """Defaults for one training run, in the units of the Hessian and of the score."""
 
     min_child_weight: float
@@ -78,7 +78,7 @@ class Limits:
     max_delta_step: float
 
 
-def limits_of(loss: Loss, start: Start, hessian_factor: float = 1.0) -> Limits:
+def limits_of(loss: Loss, start: Start, hessian_factor: float = 1.0) -> LeafLimits:
     """The defaults for a loss and its start; `hessian_factor` multiplies the Hessian of class logits.
 
     >>> from raresight.boosting import start_of
@@ -92,7 +92,7 @@ def limits_of(loss: Loss, start: Start, hessian_factor: float = 1.0) -> Limits:
     even = start_of(loss, (1 / n_classes,) * n_classes)
     scale = min(start.relative_curvature, math.sqrt(start.relative_curvature * even.relative_curvature))
     scale *= hessian_factor
-    return Limits(
+    return LeafLimits(
         min_child_weight=CHILD_POSITIVES * scale,
         l2=L2_POSITIVES * scale,
         max_delta_step=MAX_LOG_ODDS_STEP / start.log_odds_slope,

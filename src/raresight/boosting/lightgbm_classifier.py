@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..metrics.eval_metrics import EvalMetric, lightgbm_metric
-from ._library import import_library
-from .classifier import BoostedClassifier, Part, Run, Trained, first_given
-from .objective import fixed_objective
+from .classifier import BoostedClassifier, RowPart, Run, TrainedBooster, first_given
+from .objective import fixed_objective, import_library
 
 Array = np.ndarray[Any, Any]
 
@@ -140,7 +139,7 @@ class LightGBMClassifier(BoostedClassifier):
                 hint = f": did you mean {near[0]!r}?" if near else ""
                 raise ValueError(f"LightGBM has no parameter {name!r}{hint}")
 
-    def _train(self, run: Run) -> Trained:
+    def _train(self, run: Run) -> TrainedBooster:
         lgb = import_library("lightgbm")
         native = run.native
         boosting = native.get("boosting", native.get("boosting_type", native.get("boost", "gbdt")))
@@ -206,13 +205,13 @@ class LightGBMClassifier(BoostedClassifier):
             scores = _training_scores(booster)
         else:
             scores = self._scores(kept, run.training.X)
-        return Trained(kept, scores, best, evals_result)
+        return TrainedBooster(kept, scores, best, evals_result)
 
     def _has_split(self, booster: Any) -> bool:
         return bool(booster.feature_importance("split").any())
 
     def _dataset(
-        self, lgb: Any, run: Run, part: Part, parameters: dict[str, Any], reference: Any = None
+        self, lgb: Any, run: Run, part: RowPart, parameters: dict[str, Any], reference: Any = None
     ) -> Any:
         rows = len(part.codes)
         if run.n_scores == 1:

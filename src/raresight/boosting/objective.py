@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from ..losses import Loss, parse
-from ._library import LIBRARIES
-from .catboost_objective import CatBoostObjective
 from .gradients import Gradients
+
+__all__ = ["LIBRARIES", "fixed_objective", "hessian_factor", "import_library", "objective"]
 
 Array = np.ndarray[Any, Any]
 
-__all__ = ["objective"]
+LIBRARIES = ("xgboost", "lightgbm", "catboost")
+# CatBoost shows no labels before training, so there is no curvature of the start to take a share of.
+_CATBOOST_FLOOR = 1e-16
 
 
 def objective(loss: Loss | str, library: str) -> Any:
@@ -61,6 +64,14 @@ def objective(loss: Loss | str, library: str) -> Any:
     if library == "catboost":
         return CatBoostObjective(loss)
     return Objective(loss, library)
+
+
+def import_library(name: str) -> Any:
+    """The module `xgboost` or `lightgbm`, or an ImportError that says how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(f"{name} is not installed: pip install 'raresight[boosting]'") from error
 
 
 class Objective:
@@ -141,3 +152,36 @@ def hessian_factor(library: str, n_classes: int) -> float:
 def memory_order(library: str) -> str:
     """LightGBM wants the numbers class by class; arrays laid out so are passed on without a copy."""
     return "F" if library == "lightgbm" else "C"
+
+
+class CatBoostObjective:
+    """`calc_ders_range` for a binary score and `calc_ders_multi` for class logits.
+
+    CatBoost climbs: it wants the derivatives of minus the loss, and calls for pieces of the data.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
+
+    def __repr__(self) -> str:
+        return f"objective({str(self.loss)!r}, 'catboost')"
+
+    def calc_ders_range(self, approxes: Any, targets: Any, weights: Any) -> list[tuple[float, float]]:
+        """(first, second) derivative of minus the weighted loss, a pair a row."""
+        n = len(targets)
+        scores = np.fromiter(approxes, dtype=np.float64, count=n)
+        labels = np.fromiter(targets, dtype=np.float64, count=n)
+        _, slope, bend = self.loss.derivatives(scores, labels)
+        bend = np.maximum(bend, _CATBOOST_FLOOR)
+        if weights is not None and len(weights) > 0:
+            weight = np.fromiter(weights, dtype=np.float64, count=n)
+            slope, bend = slope * weight, bend * weight
+        return list(zip((-slope).tolist(), (-bend).tolist()))
+
+    def calc_ders_multi(self, approxes: Any, target: float, weight: float) -> tuple[list[float], Any]:
+        """Gradient and Hessian matrix of minus the weighted loss of one row of class logits."""
+        scores = np.array(list(approxes), dtype=np.float64)[None, :]
+        label = np.array([int(target)])
+        slope = self.loss.gradient(scores, label)[0]
+        matrix = self.loss.hessian_matrix(scores, label)[0]
+        return (-weight * slope).tolist(), (-weight * matrix).tolist()

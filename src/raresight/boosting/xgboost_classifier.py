@@ -9,9 +9,8 @@ import numpy as np
 
 from ..common.tables import is_sparse
 from ..metrics.eval_metrics import EvalMetric, xgboost_metric
-from ._library import import_library
-from .classifier import BoostedClassifier, Part, Run, Trained, first_given
-from .objective import fixed_objective
+from .classifier import BoostedClassifier, RowPart, Run, TrainedBooster, first_given
+from .objective import fixed_objective, import_library
 
 Array = np.ndarray[Any, Any]
 
@@ -115,7 +114,7 @@ class XGBoostClassifier(BoostedClassifier):
             table = table.to_numpy(dtype=np.float64, na_value=np.nan)
         return np.where(table == 0, np.asarray(np.nan, dtype=table.dtype), table)
 
-    def _train(self, run: Run) -> Trained:
+    def _train(self, run: Run) -> TrainedBooster:
         xgb = import_library("xgboost")
         native = run.native
         booster_kind = native.get("booster", "gbtree")
@@ -152,7 +151,7 @@ class XGBoostClassifier(BoostedClassifier):
         evaluation = []
         for i, part in enumerate(run.evaluation):
             if dense and is_sparse(part.X):
-                part = Part(part.X.toarray(), part.codes, part.weights)
+                part = RowPart(part.X.toarray(), part.codes, part.weights)
             evaluation.append((self._matrix(xgb, part, run.categorical), f"eval_{i}"))
         evals_result: dict[str, dict[str, list[float]]] = {}
         booster = xgb.train(
@@ -172,7 +171,7 @@ class XGBoostClassifier(BoostedClassifier):
             booster = booster[: best + 1]
         # The scores of the training matrix are in XGBoost's cache, unless the model was cut.
         final = np.asarray(booster.predict(training, output_margin=True))
-        return Trained(booster, final, best, evals_result)
+        return TrainedBooster(booster, final, best, evals_result)
 
     def _has_split(self, booster: Any) -> bool:
         return bool(booster.get_score(importance_type="weight"))
@@ -191,7 +190,7 @@ class XGBoostClassifier(BoostedClassifier):
             **self._types(part.X, run.categorical),
         )
 
-    def _matrix(self, xgb: Any, part: Part, categorical: list[int]) -> Any:
+    def _matrix(self, xgb: Any, part: RowPart, categorical: list[int]) -> Any:
         return xgb.DMatrix(
             part.X,
             label=part.codes,

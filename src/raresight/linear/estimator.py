@@ -16,10 +16,10 @@ from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from .design import Floats
 from .influence import FitTerms, Influence, influence_of
+from .newton import Minimum
 from .reading import Reading, check_penalty, read_features, read_training, unchanged_on_failure
 from .scoring import linear_scores
-from .solver import Plan, minimise, warn_unless_converged
-from .steps import Minimum
+from .solver import SolverOptions, minimise, warn_unless_converged
 
 __all__ = ["LinearClassifier"]
 
@@ -177,7 +177,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- shared --------------------------------------------------------------------------
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> SolverOptions:
         l1 = check_penalty(self.l1, "l1")
         tolerance = check_penalty(self.tol, "tol")
         if self.solver not in _SOLVERS:
@@ -186,7 +186,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("l1 > 0 needs proximal steps: use solver='auto' or 'newton', not 'lbfgs'")
         if not (isinstance(self.max_iter, (int, np.integer)) and self.max_iter >= 1):
             raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}")
-        return Plan(l1, tolerance, int(self.max_iter), self.solver)
+        return SolverOptions(l1, tolerance, int(self.max_iter), self.solver)
 
     def _loss_for(self, classes: NDArray[Any], counts: Floats) -> Loss:
         weights = class_weights(self.class_weight, classes, counts)
@@ -198,7 +198,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         reading: Reading,
         loss: Loss,
         minimum: Minimum,
-        plan: Plan,
+        plan: SolverOptions,
         converged: bool,
     ) -> LinearClassifier:
         """Take a minimum as the fit; `reader` is the model that read the features."""

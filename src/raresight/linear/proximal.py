@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from .curvature import floored
 from .design import Floats
-from .risk import Evaluation, Request
-from .steps import Minimum, Settings, Steps, length, limit_of
+from .newton import Minimum, Settings, Steps, length, limit_of
+from .risk import Request, RiskDerivatives
 
 __all__ = ["descend_with_l1", "least_subgradient", "places_of"]
 
@@ -34,7 +34,7 @@ def least_subgradient(gradient: Floats, theta: Floats, penalty: Floats) -> Float
 
 
 def descend_with_l1(settings: Settings, start: Floats, safe: Floats, n_scores: int, n_features: int) -> Steps:
-    """Minimise from `start`, a vector of the (n_scores, columns) coefficients; see `steps.descend`."""
+    """Minimise from `start`, a vector of the (n_scores, columns) coefficients; see `newton.descend`."""
     theta = start
     columns = theta.size // n_scores
     penalty = np.zeros((n_scores, columns))
@@ -89,7 +89,7 @@ def descend_with_l1(settings: Settings, start: Floats, safe: Floats, n_scores: i
         step += 1
 
 
-def _total(here: Evaluation, theta: Floats, weights: Floats) -> float:
+def _total(here: RiskDerivatives, theta: Floats, weights: Floats) -> float:
     return here.value + float(weights @ np.abs(theta))
 
 
@@ -173,8 +173,8 @@ def _without_drift(step: Floats, hessian: Floats, penalty: Floats) -> Floats:
 
 
 def _line_search(
-    settings: Settings, theta: Floats, here: Evaluation, direction: Floats, weights: Floats, double: bool
-) -> Generator[Request, Evaluation, tuple[Floats, Evaluation] | None]:
+    settings: Settings, theta: Floats, here: RiskDerivatives, direction: Floats, weights: Floats, double: bool
+) -> Generator[Request, RiskDerivatives, tuple[Floats, RiskDerivatives] | None]:
     """Backtracking on R + l1 |b|_1."""
     now = float(weights @ np.abs(theta))
     fall = float(here.gradient @ direction) + float(weights @ np.abs(theta + direction)) - now

@@ -23,7 +23,7 @@ from ..losses.plan import BlockOps, LabelMap, Plan, plan_of
 from .design import Design, Floats
 from .threads import in_threads, thread_count
 
-__all__ = ["Evaluation", "Request", "Sample", "evaluate", "slope_sizes"]
+__all__ = ["Request", "RiskDerivatives", "Sample", "evaluate", "slope_sizes"]
 
 _AT_ONCE = 32  # settings whose scores are held together
 _FEW = 4  # requests a thread takes at once where all rows are one block
@@ -67,7 +67,7 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class RiskDerivatives:
     """The regularised risk at a point.
 
     `scale` is the mean of |l'|, the size of the terms that cancel in the gradient; `noise` the rounding of
@@ -82,7 +82,7 @@ class Evaluation:
     double: bool
 
 
-def evaluate(sample: Sample, requests: Sequence[Request]) -> list[Evaluation]:
+def evaluate(sample: Sample, requests: Sequence[Request]) -> list[RiskDerivatives]:
     """Answer all requests in one pass over the rows."""
     design = sample.design
     parts = design.tasks()
@@ -90,7 +90,7 @@ def evaluate(sample: Sample, requests: Sequence[Request]) -> list[Evaluation]:
     # Threads share the rows; rows of a single block are read by each, for some of the requests.
     tasks = [(part, groups) for part in parts] if len(parts) > 1 else [(parts[0], [one]) for one in groups]
 
-    def work(task: tuple[list[slice], list[_Group]]) -> dict[int, _Sums]:
+    def work(task: tuple[list[slice], list[_RequestGroup]]) -> dict[int, _Sums]:
         part, own = task
         ops = BlockOps()
         sums = [group.zero() for group in own]
@@ -105,7 +105,7 @@ def evaluate(sample: Sample, requests: Sequence[Request]) -> list[Evaluation]:
     numbers = design.X.nnz if design.is_sparse else design.n_rows * design.n_features
     threads = thread_count() if numbers * len(requests) >= _SMALL else 1
     done = in_threads(work, tasks, threads)
-    results: dict[int, Evaluation] = {}
+    results: dict[int, RiskDerivatives] = {}
     # Far from the minimum a sum may overflow; the solver looks at what comes out and steps back.
     with NumpyOps.guard():
         for group in groups:
@@ -115,7 +115,7 @@ def evaluate(sample: Sample, requests: Sequence[Request]) -> list[Evaluation]:
     return [results[i] for i in range(len(requests))]
 
 
-def _groups(sample: Sample, requests: Sequence[Request], most: int) -> list[_Group]:
+def _groups(sample: Sample, requests: Sequence[Request], most: int) -> list[_RequestGroup]:
     """The requests by precision, at most so many in a group."""
     is_double = [request.double or not sample.design.is_single for request in requests]
     groups = []
@@ -123,13 +123,13 @@ def _groups(sample: Sample, requests: Sequence[Request], most: int) -> list[_Gro
         members = [i for i, own in enumerate(is_double) if own == double]
         for begin in range(0, len(members), most):
             some = members[begin : begin + most]
-            groups.append(_Group(sample, [requests[i] for i in some], double, some))
+            groups.append(_RequestGroup(sample, [requests[i] for i in some], double, some))
     return groups
 
 
 def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
     """|l'| of each row at a point, weight apart; for K logits the sum over them."""
-    group = _Group(sample, [Request(loss, 0.0, theta, 1, False)], double=not sample.design.is_single)
+    group = _RequestGroup(sample, [Request(loss, 0.0, theta, 1, False)], double=not sample.design.is_single)
     result = np.empty(sample.design.n_rows, dtype=group.kind)
 
     def work(part: list[slice]) -> None:
@@ -186,7 +186,7 @@ class _Space:
     scratch: Any
 
 
-class _Group:
+class _RequestGroup:
     """Requests of one precision on one sample; `members` are their places among all."""
 
     def __init__(
@@ -361,7 +361,7 @@ def _add_bend(
     sums.bends[pair] = (so_far[0] + product, so_far[1] + weighted, total)
 
 
-def _finish(sample: Sample, request: Request, sums: _Sums, double: bool) -> Evaluation:
+def _finish(sample: Sample, request: Request, sums: _Sums, double: bool) -> RiskDerivatives:
     design, weight, k = sample.design, sample.total, sample.n_scores
     theta = request.theta.reshape(k, design.n_columns)
     penalised = theta[:, : design.n_features]
@@ -372,7 +372,7 @@ def _finish(sample: Sample, request: Request, sums: _Sums, double: bool) -> Eval
     # Rounding of single rows averages out; what is left was seen to be well below these.
     noise = (1e-14 if double else 1e-7) * (abs(sums.value / weight) + penalty)
     hessian = _assemble(sample, request, sums) if request.order == 2 else None
-    return Evaluation(value, gradient.ravel(), hessian, sums.scale / weight, noise, double)
+    return RiskDerivatives(value, gradient.ravel(), hessian, sums.scale / weight, noise, double)
 
 
 def _assemble(sample: Sample, request: Request, sums: _Sums) -> Floats:

@@ -14,13 +14,13 @@ from ..losses import Loss
 from ..theory.loss_terms import constant_score
 from .design import Floats
 from .errors import NotConvergedWarning
+from .newton import Minimum, Settings, Steps, descend
 from .pilot import even_part, pulling_part
 from .proximal import descend_with_l1
-from .risk import Evaluation, Request, Sample, evaluate
-from .steps import Minimum, Settings, Steps, descend
+from .risk import Request, RiskDerivatives, Sample, evaluate
 
 __all__ = [
-    "Plan",
+    "SolverOptions",
     "best_constant",
     "class_shares",
     "constant_start",
@@ -34,7 +34,7 @@ _PILOT_ACCURACY = 1e-3
 
 
 @dataclass(frozen=True)
-class Plan:
+class SolverOptions:
     """How to solve: `solver` is "auto", "newton" or "lbfgs"."""
 
     l1: float
@@ -46,7 +46,9 @@ class Plan:
         return self.solver == "newton" or (self.solver == "auto" and sample.size <= _NEWTON_SIZE)
 
 
-def minimise(sample: Sample, loss: Loss, l2: float, plan: Plan, start: Floats | None = None) -> Minimum:
+def minimise(
+    sample: Sample, loss: Loss, l2: float, plan: SolverOptions, start: Floats | None = None
+) -> Minimum:
     """The minimum for one loss; a `start` of shape (n_scores, columns) replaces the constant one."""
     settings = _settings(sample, loss, l2, plan)
     if start is not None:
@@ -55,7 +57,7 @@ def minimise(sample: Sample, loss: Loss, l2: float, plan: Plan, start: Floats | 
     return minimise_all(sample, [(loss, l2)], plan)[0]
 
 
-def minimise_all(sample: Sample, pairs: Sequence[tuple[Loss, float]], plan: Plan) -> list[Minimum]:
+def minimise_all(sample: Sample, pairs: Sequence[tuple[Loss, float]], plan: SolverOptions) -> list[Minimum]:
     """The minima for many pairs of loss and l2, whose runs go side by side and share each read of X."""
     settings = [_settings(sample, loss, l2, plan) for loss, l2 in pairs]
     safe = [constant_start(sample, setting.loss).ravel() for setting in settings]
@@ -162,7 +164,9 @@ def carry_over(sample: Sample, old: Loss, theta: Floats, loss: Loss, constant: F
     return np.asarray(result)
 
 
-def warn_unless_converged(minimum: Minimum, settings_text: str, plan: Plan, stacklevel: int = 3) -> bool:
+def warn_unless_converged(
+    minimum: Minimum, settings_text: str, plan: SolverOptions, stacklevel: int = 3
+) -> bool:
     """Whether the run converged; a warning that says what to do if not."""
     if minimum.ending == "converged":
         return True
@@ -178,7 +182,7 @@ def warn_unless_converged(minimum: Minimum, settings_text: str, plan: Plan, stac
     return False
 
 
-def _settings(sample: Sample, loss: Loss, l2: float, plan: Plan) -> Settings:
+def _settings(sample: Sample, loss: Loss, l2: float, plan: SolverOptions) -> Settings:
     return Settings(
         loss=loss,
         l2=l2,
@@ -202,7 +206,7 @@ def _side_by_side(sample: Sample, runs: Sequence[Steps]) -> list[Minimum]:
     ended: dict[int, Minimum] = {}
     asked: dict[int, Request] = {number: next(run) for number, run in enumerate(runs)}
     while asked:
-        answers: list[Evaluation] = evaluate(sample, list(asked.values()))
+        answers: list[RiskDerivatives] = evaluate(sample, list(asked.values()))
         following: dict[int, Request] = {}
         for number, answer in zip(asked, answers):
             try:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 
-class Pile:
+class GrowingArray:
     """An array that grows at its end, and widens to float64 when something of float64 is added."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Pile:
 
     @property
     def values(self) -> Floats:
-        """What is in the pile, as a view: it may be reordered, and is void after the next change."""
+        """What is in the array, as a view: it may be reordered, and is void after the next change."""
         return self._room[: self._filled]
 
     @property
@@ -75,7 +75,7 @@ class Compactor:
 
     def __init__(self, resolution: int) -> None:
         self.resolution = resolution
-        self.levels: list[Pile] = []
+        self.levels: list[GrowingArray] = []
         self.raised = 0  # most by which a count of rows above a score may be too high
         self.lowered = 0  # and too low
 
@@ -116,9 +116,9 @@ class Compactor:
         sizes = [len(level) for level in self.levels]
         return np.repeat(2.0 ** np.arange(len(sizes)), sizes)
 
-    def _level(self, height: int) -> Pile:
+    def _level(self, height: int) -> GrowingArray:
         while len(self.levels) <= height:
-            self.levels.append(Pile())
+            self.levels.append(GrowingArray())
         return self.levels[height]
 
     def _thin(self) -> None:
@@ -153,9 +153,9 @@ class ClassScores:
     def __init__(self, capacity: int, resolution: int) -> None:
         self.capacity = capacity
         self.count = 0
-        self._kept = Pile()
-        self._lowest: np.floating[Any] | None = None  # lowest kept, once the pile has been cut
-        self._tied = 0  # rows equal to the lowest kept score that are not in the pile
+        self._kept = GrowingArray()
+        self._lowest: np.floating[Any] | None = None  # lowest kept, once the array has been cut
+        self._tied = 0  # rows equal to the lowest kept score that are not in the array
         self._rest = Compactor(resolution)
 
     @property
@@ -223,7 +223,7 @@ class ClassScores:
         return np.concatenate(scores), np.concatenate(weights)
 
     def _cut(self, ties: Iterable[tuple[np.floating[Any] | None, int]] = ()) -> None:
-        """Leave the `capacity` + 1 highest scores in the pile; `ties` are scores with rows to take over."""
+        """Leave the `capacity` + 1 highest scores in the array; `ties` are scores with rows to take over."""
         surplus = len(self._kept) - (self.capacity + 1)
         if surplus < 0 or (surplus == 0 and self._lowest is not None and not ties):
             return

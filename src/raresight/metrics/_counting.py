@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import BLOCK, Scored, blocks
+from raresight.metrics._inputs import BLOCK, ScoredRows, blocks
 
 Floats = NDArray[np.floating[Any]]
 Counts = NDArray[np.float64]
@@ -28,7 +28,7 @@ KEPT_AT_MOST = 0.4  # a larger share of rows to compare exactly makes sorting th
 ENDS = (0.0005, 0.9995)
 
 
-def negatives_above(data: Scored, values: Floats) -> tuple[Counts, Counts]:
+def negatives_above(data: ScoredRows, values: Floats) -> tuple[Counts, Counts]:
     """Weight of the negatives above, and at or above, each of the given scores.
 
     Args:
@@ -45,7 +45,7 @@ def negatives_above(data: Scored, values: Floats) -> tuple[Counts, Counts]:
     return _by_sorting(data, values)
 
 
-def _by_sorting(data: Scored, values: Floats) -> tuple[Counts, Counts]:
+def _by_sorting(data: ScoredRows, values: Floats) -> tuple[Counts, Counts]:
     """Sort the negatives in blocks, look the values up in each, add.
 
     A block is several times as long as `values`, so that looking up costs less than sorting; blocks are
@@ -79,7 +79,7 @@ def _add_counts(
 
 
 def _by_buckets(
-    data: Scored, values: Floats, bucket_of: Callable[[Floats], NDArray[np.intp]]
+    data: ScoredRows, values: Floats, bucket_of: Callable[[Floats], NDArray[np.intp]]
 ) -> tuple[Counts, Counts]:
     home = bucket_of(values)
     watched = np.zeros(BUCKETS, dtype=bool)
@@ -108,7 +108,7 @@ def _by_buckets(
     return above, through
 
 
-def best_map(data: Scored, values: Floats) -> Callable[[Floats], NDArray[np.intp]] | None:
+def best_map(data: ScoredRows, values: Floats) -> Callable[[Floats], NDArray[np.intp]] | None:
     """The map that leaves the fewest rows to compare exactly, judged on a sample; None if all leave many.
 
     Raw scores spread evenly on their own scale, probabilities of rare events on the scale of their

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import Scored
+from raresight.metrics._inputs import ScoredRows
 from raresight.metrics._resampling import DRAWN_TOGETHER, reach
 from raresight.metrics._tail import tail_positions
 
 Floats = NDArray[np.float64]
 
 
-def redrawn_recalls(a: Scored, b: Scored, fpr: float, draws: int, generator: np.random.Generator) -> Floats:
+def redrawn_recalls(
+    a: ScoredRows, b: ScoredRows, fpr: float, draws: int, generator: np.random.Generator
+) -> Floats:
     """Recalls of both scores under random weights of the rows, (2, draws).
 
     Negatives far below both thresholds are one draw together: they only matter by their total.
@@ -47,7 +49,7 @@ def redrawn_recalls(a: Scored, b: Scored, fpr: float, draws: int, generator: np.
     return np.concatenate(found, axis=1)
 
 
-def _highest_negatives(data: Scored, count: float) -> NDArray[np.intp]:
+def _highest_negatives(data: ScoredRows, count: float) -> NDArray[np.intp]:
     """Where the `count` negatives with the highest scores are, and those tied with the last."""
     where = tail_positions(data, count)
     where = where[~data.labels[where]]

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.metrics._counting import negatives_above
-from raresight.metrics._inputs import Scored, blocks
+from raresight.metrics._inputs import ScoredRows, blocks
 from raresight.metrics.delong import Spread
 from raresight.metrics.ranking import width_inside
 
 Floats = NDArray[np.float64]
 
 
-def paired_areas(a: Scored, b: Scored, max_fpr: float) -> tuple[float, float, Spread]:
+def paired_areas(a: ScoredRows, b: ScoredRows, max_fpr: float) -> tuple[float, float, Spread]:
     """Both areas between the rates 0 and `max_fpr`, and the spread of their difference."""
     fewest = min(np.count_nonzero(a.labels), np.count_nonzero(~a.labels))
     if fewest < 2:
@@ -41,7 +41,7 @@ def paired_areas(a: Scored, b: Scored, max_fpr: float) -> tuple[float, float, Sp
 class _Side:
     """One score of the rows: what each row adds to or takes from its partial area."""
 
-    def __init__(self, data: Scored, max_fpr: float) -> None:
+    def __init__(self, data: ScoredRows, max_fpr: float) -> None:
         self.values, self.place, counts = np.unique(
             data.scores[data.labels], return_inverse=True, return_counts=True
         )
@@ -74,7 +74,7 @@ class _Side:
         return taken
 
 
-def _pull_moments(a: Scored, b: Scored, sides: list[_Side]) -> tuple[float, float]:
+def _pull_moments(a: ScoredRows, b: ScoredRows, sides: list[_Side]) -> tuple[float, float]:
     """Variance and third moment that the negatives add to the difference."""
     sums = np.zeros(3)
     for rows in blocks(len(a)):

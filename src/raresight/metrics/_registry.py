@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from raresight.metrics import ranking
 from raresight.metrics._inputs import check_rate
-from raresight.metrics._steps import Steps
+from raresight.metrics._roc_steps import RocSteps
 from raresight.metrics.accuracy import balanced_accuracy, minority_accuracy
 from raresight.metrics.calibration import brier_score, calibration_error, log_loss
 
@@ -105,7 +105,7 @@ class CurveMetric:
     """A metric as a function of the steps of the ROC curve, which it sees up to `max_fpr`."""
 
     max_fpr: float
-    of: Callable[[Steps], Floats]
+    of: Callable[[RocSteps], Floats]
     # Positives added at each end of a redrawn curve. Half a positive is Jeffreys' choice for shares; at the
     # top of the list it would weigh far more than that in an average of precisions.
     prior: float = 0.5

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._steps import Steps
+from raresight.metrics._roc_steps import RocSteps
 
 Floats = NDArray[np.float64]
 
@@ -31,8 +31,8 @@ def reach(max_fpr: float, negatives: float) -> float:
 
 
 def resampled(
-    steps: Steps,
-    metric: Callable[[Steps], Floats],
+    steps: RocSteps,
+    metric: Callable[[RocSteps], Floats],
     draws: int,
     generator: np.random.Generator,
     prior: float = 0.5,
@@ -47,7 +47,7 @@ def resampled(
     return np.concatenate(values)
 
 
-def coarsened(steps: Steps) -> Steps:
+def coarsened(steps: RocSteps) -> RocSteps:
     """At most `MOST_STEPS` steps: neighbours are joined into one that rises along the diagonal.
 
     Thousands of joined steps move the curve far less than chance does, and a draw for millions of positives
@@ -63,14 +63,14 @@ def coarsened(steps: Steps) -> Steps:
 
 
 def _curves(
-    steps: Steps,
+    steps: RocSteps,
     places: Floats,
     where: NDArray[np.intp],
     draws: int,
     batch: int,
     generator: np.random.Generator,
     prior: float,
-) -> Iterator[Steps]:
+) -> Iterator[RocSteps]:
     count = len(steps.gain)
     rest = steps.positives - float(np.sum(steps.gain))
     for start in range(0, draws, batch):
@@ -80,7 +80,7 @@ def _curves(
         gain = generator.standard_gamma(shape, (size, count + 2))
         gain *= steps.positives / gain.sum(axis=1, keepdims=True)
         first = np.zeros((size, 1))
-        yield Steps(
+        yield RocSteps(
             gain=gain[:, :-1],
             above=np.concatenate([first, rate[:, where[:count]]], axis=1),
             through=np.concatenate([first, rate[:, where[count:]]], axis=1),

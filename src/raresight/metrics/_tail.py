@@ -5,26 +5,26 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import Scored, blocks
+from raresight.metrics._inputs import ScoredRows, blocks
 
 SAMPLE = 1 << 16
 WORTH_CUTTING = 1 << 16  # fewer rows are taken whole
 MOST = 0.1  # of the rows may be a tail; a place takes eight bytes, twice as much as a float32 score
 
 
-def tail_rows(data: Scored, negatives: float) -> Scored:
+def tail_rows(data: ScoredRows, negatives: float) -> ScoredRows:
     """All rows at or above some score that has at least `negatives` (weight or count) at or above it."""
     where = _tail(data, negatives)
     return data if where is None else take(data, where)
 
 
-def tail_positions(data: Scored, negatives: float) -> NDArray[np.intp]:
+def tail_positions(data: ScoredRows, negatives: float) -> NDArray[np.intp]:
     """Where those rows are, ascending."""
     where = _tail(data, negatives)
     return np.arange(len(data)) if where is None else where
 
 
-def _tail(data: Scored, negatives: float) -> NDArray[np.intp] | None:
+def _tail(data: ScoredRows, negatives: float) -> NDArray[np.intp] | None:
     """Where those rows are, or None for all of them, where the tail would be most of the rows.
 
     A sample suggests the score, the rows decide: if too few negatives lie above it, the next guess is lower.
@@ -48,14 +48,14 @@ def _tail(data: Scored, negatives: float) -> NDArray[np.intp] | None:
     return None
 
 
-def take(data: Scored, where: NDArray[np.intp]) -> Scored:
+def take(data: ScoredRows, where: NDArray[np.intp]) -> ScoredRows:
     """The rows at these places."""
-    return Scored(
+    return ScoredRows(
         data.labels[where], data.scores[where], None if data.weights is None else data.weights[where]
     )
 
 
-def rows_at_or_above(data: Scored, score: float) -> NDArray[np.intp] | None:
+def rows_at_or_above(data: ScoredRows, score: float) -> NDArray[np.intp] | None:
     """Where they are; None if they are so many (a tie, say) that their places would need much memory."""
     found, count = [], 0
     for rows in blocks(len(data)):

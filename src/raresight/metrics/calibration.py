@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import Scored, blocks, check_labels, first_row, scored
+from raresight.metrics._inputs import ScoredRows, blocks, check_labels, first_row, scored
 
 Scale = Literal["linear", "log"]
 Floats = NDArray[np.float64]
@@ -147,7 +147,7 @@ def calibration_bins(
     )
 
 
-def probabilities(y_true: Any, probability: Any, sample_weight: Any) -> Scored:
+def probabilities(y_true: Any, probability: Any, sample_weight: Any) -> ScoredRows:
     """Checked labels and probabilities; one class alone is enough for an average."""
     data = scored(y_true, probability, sample_weight, "probability", need="neither")
     if data.scores.min() < 0 or data.scores.max() > 1:
@@ -170,7 +170,7 @@ def surprise(labels: NDArray[np.bool_], p: Floats) -> Floats:
         return np.where(labels, -np.log(p), -np.log1p(-p))
 
 
-def _mean(data: Scored, error: Any) -> float:
+def _mean(data: ScoredRows, error: Any) -> float:
     """Weighted mean of a row's error, block by block in double precision."""
     total = mass = 0.0
     for rows in blocks(len(data)):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._steps import Steps
+from raresight.metrics._roc_steps import RocSteps
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ class Spread(NamedTuple):
     skewness: float
 
 
-def auc_spread(steps: Steps) -> Spread:
+def auc_spread(steps: RocSteps) -> Spread:
     """The spread of the AUC of unweighted rows."""
     below = 1 - (steps.above + steps.through) / (2 * steps.negatives)
     before = steps.caught - steps.gain

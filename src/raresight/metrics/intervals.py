@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import Scored, check_labels, is_tensor
+from raresight.metrics._inputs import ScoredRows, check_labels, is_tensor
 from raresight.metrics._registry import (
     CurveMetric,
     Metric,
@@ -20,8 +20,8 @@ from raresight.metrics._registry import (
     metric_title,
 )
 from raresight.metrics._resampling import reach, resampled
+from raresight.metrics._roc_steps import RocSteps, steps_of
 from raresight.metrics._row_bootstrap import need_weights, row_bootstrap
-from raresight.metrics._steps import Steps, steps_of
 from raresight.metrics.calibration import probabilities, squared_error, surprise
 from raresight.metrics.delong import auc_spread, end_with_unseen, skewed_interval
 from raresight.metrics.ranking import auc_of
@@ -196,7 +196,7 @@ def _delong(metric: Metric, y_true: Any, y_score: Any, level: float, draws: int,
 
 def _from_curve(
     metric: Metric,
-    steps: Steps,
+    steps: RocSteps,
     reads: CurveMetric,
     level: float,
     draws: int,
@@ -222,7 +222,7 @@ def _normal(metric: Metric, y_true: Any, y_score: Any, sample_weight: Any, level
     return Interval(metric_title(metric), estimate, max(low, 0.0), estimate + spread, level, "normal")
 
 
-def stratified_mean(data: Scored, errors: Floats) -> tuple[float, float]:
+def stratified_mean(data: ScoredRows, errors: Floats) -> tuple[float, float]:
     """The weighted mean of the rows' errors and its variance within the classes."""
     weights = np.ones(len(errors)) if data.weights is None else data.weights.astype(np.float64)
     total = float(weights.sum())

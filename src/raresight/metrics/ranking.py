@@ -1,7 +1,7 @@
 """Ranking metrics: AUC, partial AUC, recall at a false-positive rate, precision at a recall.
 
-All of them read the same curve (`_steps.py`). Ties count as scikit-learn's trapezoid does: over a group of
-equal scores the ROC curve runs along the diagonal. Scores may have any range and may be infinite.
+All of them read the same curve (`_roc_steps.py`). Ties count as scikit-learn's trapezoid does: over a group
+of equal scores the ROC curve runs along the diagonal. Scores may have any range and may be infinite.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import Scored, check_rate, scored
-from raresight.metrics._steps import Steps, steps_of
+from raresight.metrics._inputs import ScoredRows, check_rate, scored
+from raresight.metrics._roc_steps import RocSteps, steps_of
 from raresight.metrics._tail import tail_rows
 
 PartialKind = Literal["mcclish", "mean", "area"]
@@ -166,11 +166,11 @@ def _corners(false: Floats, true: Floats) -> NDArray[np.bool_]:
     return np.concatenate([[True], bends, [True]])
 
 
-def _curve(data: Scored) -> tuple[Floats, Floats, NDArray[np.floating[Any]]]:
+def _curve(data: ScoredRows) -> tuple[Floats, Floats, NDArray[np.floating[Any]]]:
     """False and true alarms at each distinct score from the top, after a first point without any."""
     if data.weights is not None:
         weighty = data.weights > 0
-        data = Scored(data.labels[weighty], data.scores[weighty], data.weights[weighty])
+        data = ScoredRows(data.labels[weighty], data.scores[weighty], data.weights[weighty])
     order = np.argsort(data.scores)[::-1]
     scores, labels = data.scores[order], data.labels[order]
     last_of_group = np.flatnonzero(np.concatenate([scores[1:] != scores[:-1], [True]]))
@@ -201,7 +201,7 @@ def within(false: Floats, negatives: Any, fpr: float, *, weighted: bool) -> NDAr
     return np.asarray(rate <= fpr * (1 + WEIGHT_ROUNDING) if weighted else rate <= fpr)
 
 
-def auc_of(steps: Steps) -> Floats:
+def auc_of(steps: RocSteps) -> Floats:
     """Each positive is above all negatives that are not above it; ties count half."""
     # Shares before products: weights of 1e200 would overflow otherwise, and of 1e-200 vanish.
     below = 1 - (steps.above / steps.negatives + steps.through / steps.negatives) / 2
@@ -210,7 +210,7 @@ def auc_of(steps: Steps) -> Floats:
     return np.asarray(np.clip(area, 0.0, 1.0))
 
 
-def partial_auc_of(steps: Steps, max_fpr: float, kind: PartialKind) -> Floats:
+def partial_auc_of(steps: RocSteps, max_fpr: float, kind: PartialKind) -> Floats:
     width = width_inside(steps.above / steps.negatives, steps.through / steps.negatives, max_fpr)
     area = np.sum(steps.gain / steps.positives * width, axis=-1)
     return standardised(np.clip(area, 0.0, max_fpr), max_fpr, kind)
@@ -237,7 +237,7 @@ def standardised(area: Any, max_fpr: float, kind: PartialKind) -> Floats:
     return np.asarray((1 + (area - chance) / (max_fpr - chance)) / 2)
 
 
-def recall_at_fpr_of(steps: Steps, fpr: float, interpolate: bool = False) -> Floats:
+def recall_at_fpr_of(steps: RocSteps, fpr: float, interpolate: bool = False) -> Floats:
     inside = within(steps.through, steps.negatives, fpr, weighted=steps.weighted)
     caught = np.sum(np.where(inside, steps.gain, 0.0), axis=-1)
     if interpolate:
@@ -248,13 +248,13 @@ def recall_at_fpr_of(steps: Steps, fpr: float, interpolate: bool = False) -> Flo
     return np.asarray(np.minimum(caught / steps.positives, 1.0))
 
 
-def average_precision_of(steps: Steps) -> Floats:
+def average_precision_of(steps: RocSteps) -> Floats:
     caught = steps.caught
     precision = caught / (caught + steps.through)
     return np.asarray(np.sum(steps.gain / steps.positives * precision, axis=-1))
 
 
-def precision_at_recall_of(steps: Steps, recall: float) -> Floats:
+def precision_at_recall_of(steps: RocSteps, recall: float) -> Floats:
     caught = steps.caught
     share = caught / steps.positives
     enough = share >= recall * (1 - WEIGHT_ROUNDING) if steps.weighted else share >= recall

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from raresight.metrics._compactor import ClassScores
 from raresight.metrics._file import pack, unpack, write_atomically
 from raresight.metrics._inputs import (
-    Scored,
+    ScoredRows,
     check_labels,
     check_lengths,
     check_rate,
     check_scores,
     to_numpy,
 )
-from raresight.metrics._steps import Steps, steps_from
+from raresight.metrics._roc_steps import RocSteps, steps_from
 from raresight.metrics.ranking import (
     PartialKind,
     RocPoints,
@@ -299,7 +299,7 @@ class RankSketch:
             scores = self._negatives.known().astype(dtype, copy=False)
             labels = np.zeros(len(scores), dtype=np.bool_)
             # Rows beyond the kept ones have the lowest of their scores.
-            return above_negative(Scored(labels, scores, None), min(allowed, len(scores) - 1))
+            return above_negative(ScoredRows(labels, scores, None), min(allowed, len(scores) - 1))
         if confidence is not None:
             raise ValueError(
                 f"A threshold with confidence counts {allowed} false alarms, but only the "
@@ -309,10 +309,10 @@ class RankSketch:
         labels, scores, weights = self.rows()
         return threshold_at_fpr(labels, scores, fpr, sample_weight=weights)
 
-    def _steps(self, max_fpr: float = 1.0) -> Steps:
+    def _steps(self, max_fpr: float = 1.0) -> RocSteps:
         self._need("positive", "negative")
         # Whole weights add up exactly, so rates are compared as the exact quotients they are.
-        return replace(steps_from(Scored(*self.rows()), max_fpr), weighted=False)
+        return replace(steps_from(ScoredRows(*self.rows()), max_fpr), weighted=False)
 
     def _need(self, *kinds: str) -> None:
         for kind in kinds:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.metrics._file import pack, unpack, write_atomically
-from raresight.metrics._inputs import Scored, blocks, check_lengths, check_rate, check_scores
+from raresight.metrics._inputs import ScoredRows, blocks, check_lengths, check_rate, check_scores
 from raresight.metrics.calibration import probabilities, squared_error, surprise
 from raresight.metrics.sketch import CAPACITY, RESOLUTION, RankSketch, checked_batch
 
@@ -148,7 +148,7 @@ class StreamingMetrics:
         self._sketch._absorb(labels, scores)
         return self
 
-    def _add_errors(self, data: Scored) -> None:
+    def _add_errors(self, data: ScoredRows) -> None:
         for rows in blocks(len(data)):
             labels, p = data.labels[rows], data.scores[rows].astype(np.float64)
             self._brier.add(float(squared_error(labels, p).sum()))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from raresight.metrics._inputs import Scored, check_rate, scored
+from raresight.metrics._inputs import ScoredRows, check_rate, scored
 from raresight.metrics._tail import tail_rows
 from raresight.metrics.ranking import WEIGHT_ROUNDING, within
 
@@ -91,7 +91,7 @@ def false_alarms_within(negatives: int, fpr: float) -> int:
     return count
 
 
-def _lowest_within(data: Scored, fpr: float) -> float:
+def _lowest_within(data: ScoredRows, fpr: float) -> float:
     if data.weights is None:
         return above_negative(data, false_alarms_within(int(data.negatives), fpr))
     # A little more than asked for, so that the first negative that breaks the rate is among them.
@@ -106,12 +106,12 @@ def _lowest_within(data: Scored, fpr: float) -> float:
     return _just_above(scores[order][int(np.argmin(inside))])
 
 
-def above_negative(data: Scored, count: int) -> float:
+def above_negative(data: ScoredRows, count: int) -> float:
     """The lowest threshold with at most `count` negatives at or above it."""
     negatives = int(np.count_nonzero(~data.labels))
     if count >= negatives:
         return -np.inf
-    tail = tail_rows(Scored(data.labels, data.scores, None), count + 1)
+    tail = tail_rows(ScoredRows(data.labels, data.scores, None), count + 1)
     scores = tail.scores[~tail.labels]
     place = len(scores) - 1 - count
     scores.partition(place)

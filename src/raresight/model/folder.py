@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from .. import __version__
-from ..boosting._library import import_library
+from ..boosting.objective import import_library
 from ..common.json_values import digest_of
 from ..common.versions import versions_of
 from ..linear.threads import in_threads

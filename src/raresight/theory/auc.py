@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from .limits import check_dimensions, common_frame
 from .linear_rule import Floats, length, read_only, solve
+from .minimisation import Expansion, minimise
 from .mixture import GaussianMixture
-from .newton import Evaluation, minimise
 
 __all__ = ["BestLinearAUC", "best_linear_auc", "linear_auc"]
 
@@ -98,7 +98,7 @@ class _RankingLoss:
         starts = [self.total_direction, *pairs, *random]
         return [start / np.linalg.norm(start) for start in starts if np.linalg.norm(start) > 1e-12]
 
-    def __call__(self, w: Floats) -> Evaluation:
+    def __call__(self, w: Floats) -> Expansion:
         from scipy.special import ndtr
 
         dim = w.size
@@ -118,4 +118,4 @@ class _RankingLoss:
             hessian -= density * (bend - t * np.outer(slope, slope))
             scale += density * (length(shift) + abs(t) * length(unit)) / size
         hessian += scale * np.outer(w, w) / np.linalg.norm(w) ** 3
-        return Evaluation(value, gradient, hessian, scale)
+        return Expansion(value, gradient, hessian, scale)

@@ -38,8 +38,8 @@ from ..losses.alpha import tuning
 from ._inputs import log_odds_of, probabilities
 from .linear_rule import Floats, LinearRule, read_only, solve
 from .loss_terms import check_loss
+from .minimisation import Expansion, LocalMinimum, minimise
 from .mixture import GaussianMixture
-from .newton import Evaluation, Minimum, minimise
 
 __all__ = ["LimitingRule", "limiting_rule"]
 
@@ -217,8 +217,8 @@ def common_frame(minority: GaussianMixture, majority: GaussianMixture) -> tuple[
 
 def _minimise_programme(
     r: float, minority: GaussianMixture, majority: GaussianMixture, start: Floats
-) -> Minimum:
-    def evaluate(v: Floats) -> Evaluation:
+) -> LocalMinimum:
+    def evaluate(v: Floats) -> Expansion:
         value, gradient, hessian = majority.log_mgf(v)
         if r == 0:
             gain, pull = float(v @ minority.mean), minority.mean
@@ -226,7 +226,7 @@ def _minimise_programme(
             inner, pull, bend = minority.log_mgf(-r * v)
             gain, hessian = -inner / r, hessian + r * bend
         scale = float(np.linalg.norm(pull) + np.linalg.norm(gradient)) + 1.0  # one is the classes' own size
-        return Evaluation(value - gain, gradient - pull, hessian, scale)
+        return Expansion(value - gain, gradient - pull, hessian, scale)
 
     return minimise(evaluate, start, tolerance=_TOLERANCE, goal=1e-15)
 

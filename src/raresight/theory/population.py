@@ -13,8 +13,8 @@ from ..losses._numpy_ops import NumpyOps
 from .limits import check_dimensions, check_prior, common_frame
 from .linear_rule import Floats, LinearRule, length, solve
 from .loss_terms import branch, check_loss, constant_score
+from .minimisation import Expansion, LocalMinimum, minimise
 from .mixture import GaussianMixture
-from .newton import Evaluation, Minimum, minimise
 
 __all__ = ["least_squares_rule", "population_minimiser"]
 
@@ -82,7 +82,7 @@ class _PopulationRisk:
         self.refinement = 1
         self.classes = ((1, minority, math.exp(log_rho)), (0, majority, 1.0))
 
-    def __call__(self, theta: Floats) -> Evaluation:
+    def __call__(self, theta: Floats) -> Expansion:
         dim = theta.size
         value, scale = 0.0, 0.0
         gradient, hessian = np.zeros(dim), np.zeros((dim, dim))
@@ -90,7 +90,7 @@ class _PopulationRisk:
             margins = _margins(mixture, theta)
             moments = self._moments(label, margins.mean, margins.spread)
             if moments is None:
-                return Evaluation(math.inf, gradient, hessian, 1.0)
+                return Expansion(math.inf, gradient, hessian, 1.0)
             for weight, component, moment in zip(
                 (share * mixture.weights).tolist(), margins.components(), moments
             ):
@@ -101,7 +101,7 @@ class _PopulationRisk:
                 scale += length(pull) + length(turn)
                 hessian += weight * _component_hessian(component, moment)
         # No slope at all is a plateau (or underflow), not a minimum.
-        return Evaluation(value if scale > 0 else math.inf, gradient, hessian, scale)
+        return Expansion(value if scale > 0 else math.inf, gradient, hessian, scale)
 
     def _moments(self, label: int, mean: Floats, spread: Floats) -> list[_Moments] | None:
         """The expectations of every component of one class; None where they are out of reach."""
@@ -199,7 +199,7 @@ def _calibrated_start(risk: _PopulationRisk, target: GaussianMixture, log_rho: f
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _LabelShape:
     """What the slope of log|l'| says about a loss.
 
     `sharpness`: how much faster it bends than cross entropy does, at least 1. `first_rate` and
@@ -214,7 +214,7 @@ class _Shape:
     rises_until: float
 
 
-def _shape(loss: Loss, label: int, centre: float) -> _Shape:
+def _shape(loss: Loss, label: int, centre: float) -> _LabelShape:
     z = centre + np.linspace(-_FAR, _FAR, 6001)
     rates = _log_slope_rates(loss, z, label)
     # The slope of cross entropy's, -sigmoid(z), is at most 1/4; that of a loss of S z, S^2/4. Where l'
@@ -223,7 +223,7 @@ def _shape(loss: Loss, label: int, centre: float) -> _Shape:
     falling, rising = np.flatnonzero(rates < -_TURN_RATE), np.flatnonzero(rates > _TURN_RATE)
     falls_from = math.inf if falling.size == 0 else float(z[falling[0]])
     rises_until = -math.inf if rising.size == 0 else float(z[rising[-1]])
-    return _Shape(
+    return _LabelShape(
         sharpness=min(max(2 * math.sqrt(bend), 1.0), 32.0),
         first_rate=float(rates[0]),
         last_rate=float(rates[-1]),
@@ -311,7 +311,7 @@ def _component_hessian(component: _Component, moment: _Moments) -> Floats:
     return result
 
 
-def _minimise_refining(risk: _PopulationRisk, start: Floats) -> tuple[Minimum, float]:
+def _minimise_refining(risk: _PopulationRisk, start: Floats) -> tuple[LocalMinimum, float]:
     """Newton's method with the quadrature's step halved until it does not matter.
 
     Returns the minimum, and how much the gradient still depends on the step.
@@ -320,7 +320,7 @@ def _minimise_refining(risk: _PopulationRisk, start: Floats) -> tuple[Minimum, f
     while True:
         minimum = minimise(risk, start, tolerance=_TOLERANCE, goal=goal)
         iterations += minimum.iterations
-        minimum = Minimum(minimum.point, minimum.evaluation, iterations, minimum.stalled)
+        minimum = LocalMinimum(minimum.point, minimum.evaluation, iterations, minimum.stalled)
         finer = risk.refined()
         there = finer(minimum.point)
         if not (math.isfinite(minimum.evaluation.value) and math.isfinite(there.value)):
@@ -335,7 +335,7 @@ def _minimise_refining(risk: _PopulationRisk, start: Floats) -> tuple[Minimum, f
         risk, start, goal = finer, minimum.point, max(1e-13, change / 100)
 
 
-def _best(loss: Loss, found: list[tuple[Minimum, float]]) -> Minimum:
+def _best(loss: Loss, found: list[tuple[LocalMinimum, float]]) -> LocalMinimum:
     converged = [
         minimum
         for minimum, change in found

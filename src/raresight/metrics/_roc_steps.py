@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.metrics._counting import negatives_above
-from raresight.metrics._inputs import Scored, is_tensor, scored
+from raresight.metrics._inputs import ScoredRows, is_tensor, scored
 from raresight.metrics._tail import tail_rows
 
 Counts = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Steps:
+class RocSteps:
     """Steps of the curve from the highest positive down, with the totals of both classes.
 
     The arrays may carry leading axes, one curve each, for resampled data; the step is the last axis.
@@ -41,28 +41,28 @@ class Steps:
         return np.cumsum(self.gain, axis=-1)
 
 
-def steps_of(y_true: Any, y_score: Any, sample_weight: Any = None, max_fpr: float = 1.0) -> Steps:
+def steps_of(y_true: Any, y_score: Any, sample_weight: Any = None, max_fpr: float = 1.0) -> RocSteps:
     """The steps of the curve up to a false-positive rate, on the device where the scores are."""
     if is_tensor(y_score) and y_score.device.type != "cpu":
-        from raresight.metrics._torch_steps import torch_steps
+        from raresight.metrics._torch_roc_steps import torch_steps
 
         return torch_steps(y_true, y_score, sample_weight, max_fpr)
     return steps_from(scored(y_true, y_score, sample_weight), max_fpr)
 
 
-def steps_from(data: Scored, max_fpr: float = 1.0) -> Steps:
+def steps_from(data: ScoredRows, max_fpr: float = 1.0) -> RocSteps:
     """The steps of checked rows; all that begin at or below `max_fpr` are exact and present."""
     positives, negatives = data.positives, data.negatives
     if max_fpr < 1:
         data = tail_rows(data, max_fpr * negatives)
     values, gain = distinct_positives(data)
     above, through = negatives_above(data, values)
-    return Steps(
+    return RocSteps(
         gain[::-1], above[::-1], through[::-1], positives, negatives, weighted=data.weights is not None
     )
 
 
-def distinct_positives(data: Scored) -> tuple[NDArray[np.floating[Any]], Counts]:
+def distinct_positives(data: ScoredRows) -> tuple[NDArray[np.floating[Any]], Counts]:
     """The distinct scores of the positives, ascending, and how much weight each has."""
     where = np.flatnonzero(data.labels)
     if data.weights is not None:

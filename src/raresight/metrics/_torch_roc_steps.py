@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from raresight.metrics._inputs import LARGEST_EXACT_INTEGER, check_lengths
-from raresight.metrics._steps import Steps
+from raresight.metrics._roc_steps import RocSteps
 
 PIECE = 1 << 25  # rows looked up together, so that their places (eight bytes each) stay small
 
 
-def torch_steps(y_true: Any, y_score: torch.Tensor, sample_weight: Any, max_fpr: float) -> Steps:
+def torch_steps(y_true: Any, y_score: torch.Tensor, sample_weight: Any, max_fpr: float) -> RocSteps:
     """`steps_of` for a tensor; labels and weights are brought to its device."""
     scores = _checked_scores(y_score.detach())
     labels = _checked_labels(_on_device(y_true, scores.device, "y_true"))
@@ -47,7 +47,7 @@ def _steps(
     weights: torch.Tensor | None,
     positives: float,
     negatives: float,
-) -> Steps:
+) -> RocSteps:
     chosen = labels if weights is None else labels & (weights > 0)
     values, inverse, counts = torch.unique(scores[chosen], return_inverse=True, return_counts=True)
     if weights is None:
@@ -68,7 +68,7 @@ def _steps(
             place = torch.searchsorted(values, part, side=side)
             counted += torch.bincount(place, weights=weight, minlength=len(values) + 1)
     above, through = _sums_beyond(left), _sums_beyond(right)
-    return Steps(
+    return RocSteps(
         _host(gain.flip(0)), _host(above.flip(0)), _host(through.flip(0)), positives, negatives,
         weighted=weights is not None,
     )  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 from ..losses import Loss
 from .curvature import Curvature, Factor, factor
 from .design import Floats
-from .risk import Evaluation, Request
+from .risk import Request, RiskDerivatives
 
 __all__ = ["Minimum", "Settings", "Steps", "descend"]
 
@@ -56,22 +56,22 @@ class Minimum:
     """Where a run ended. `residual` is the norm of the gradient, or of the least subgradient with l1."""
 
     theta: Floats
-    evaluation: Evaluation
+    evaluation: RiskDerivatives
     residual: float
     iterations: int
     ending: Ending
     curvature: Factor | None
 
 
-Steps = Generator[Request, Evaluation, Minimum]
+Steps = Generator[Request, RiskDerivatives, Minimum]
 
 
-def limit_of(settings: Settings, here: Evaluation) -> float:
+def limit_of(settings: Settings, here: RiskDerivatives) -> float:
     """The gradient norm that counts as zero: relative where the terms that cancel are above one."""
     return settings.tolerance * max(1.0, here.scale)
 
 
-def ending_of(settings: Settings, here: Evaluation, residual: float) -> Ending:
+def ending_of(settings: Settings, here: RiskDerivatives, residual: float) -> Ending:
     """Converged, unless the gradient is small only because every loss is.
 
     At a minimum the pulls of the rows cancel. Where a hyperplane separates the classes and nothing is
@@ -153,11 +153,11 @@ def _ask(settings: Settings, theta: Floats, order: int, double: bool) -> Request
     return Request(settings.loss, settings.l2, theta, order, double)
 
 
-def _is_finite(here: Evaluation) -> bool:
+def _is_finite(here: RiskDerivatives) -> bool:
     return math.isfinite(here.value) and bool(np.isfinite(here.gradient).all())
 
 
-def _refuse_nan(settings: Settings, here: Evaluation) -> None:
+def _refuse_nan(settings: Settings, here: RiskDerivatives) -> None:
     if not _is_finite(here):
         raise ValueError(
             f"{settings.loss} is not finite at the start of the fit (risk {here.value}); "
@@ -165,7 +165,7 @@ def _refuse_nan(settings: Settings, here: Evaluation) -> None:
         )
 
 
-def _direction(theta: Floats, here: Evaluation, curvature: Curvature) -> Floats:
+def _direction(theta: Floats, here: RiskDerivatives, curvature: Curvature) -> Floats:
     step = -curvature.solve(here.gradient)
     slope = float(here.gradient @ step)
     if not (math.isfinite(slope) and slope < 0):
@@ -181,14 +181,14 @@ def _direction(theta: Floats, here: Evaluation, curvature: Curvature) -> Floats:
 
 
 def _line_search(
-    settings: Settings, theta: Floats, here: Evaluation, direction: Floats, order: int, double: bool
-) -> Generator[Request, Evaluation, tuple[Floats, Evaluation] | None]:
+    settings: Settings, theta: Floats, here: RiskDerivatives, direction: Floats, order: int, double: bool
+) -> Generator[Request, RiskDerivatives, tuple[Floats, RiskDerivatives] | None]:
     """A step that lowers the value and leaves the slope smaller (weak Wolfe conditions, by bisection)."""
     slope = float(here.gradient @ direction)
     if not (math.isfinite(slope) and slope < 0):
         return None
     low, high, reach = 0.0, math.inf, 1.0
-    best: tuple[Floats, Evaluation] | None = None
+    best: tuple[Floats, RiskDerivatives] | None = None
     for _ in range(_MOST_TRIALS):
         point = theta + reach * direction
         if np.array_equal(point, theta):

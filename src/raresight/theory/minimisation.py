@@ -19,7 +19,7 @@ _MOST_IDLE = 15
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Expansion:
     """A function at a point. `scale` is the size of the terms that cancel in the gradient."""
 
     value: float
@@ -36,11 +36,11 @@ class Evaluation:
 
 
 @dataclass(frozen=True, eq=False)
-class Minimum:
+class LocalMinimum:
     """Where Newton's method ended, and whether no step could lower the function further."""
 
     point: Floats
-    evaluation: Evaluation
+    evaluation: Expansion
     iterations: int
     stalled: bool
 
@@ -50,13 +50,13 @@ class Minimum:
 
 
 def minimise(
-    evaluate: Callable[[Floats], Evaluation],
+    evaluate: Callable[[Floats], Expansion],
     start: Floats,
     *,
     tolerance: float,
     goal: float = 1e-13,
     most_steps: int = 500,
-) -> Minimum:
+) -> LocalMinimum:
     """Newton's method with a line search.
 
     Goes on to a relative gradient of `goal` while steps still halve it, and is content with
@@ -66,20 +66,20 @@ def minimise(
     idle = 0
     for step in range(most_steps):
         if here.relative_gradient <= goal:
-            return Minimum(point, here, step, stalled=False)
+            return LocalMinimum(point, here, step, stalled=False)
         found = _line_search(evaluate, point, here, _direction(point, here))
         if found is None or idle == _MOST_IDLE:
-            return Minimum(point, here, step, stalled=True)
+            return LocalMinimum(point, here, step, stalled=True)
         following, there = found
         if here.relative_gradient <= tolerance and there.relative_gradient > here.relative_gradient / 2:
-            return Minimum(point, here, step, stalled=False)  # only rounding is left
+            return LocalMinimum(point, here, step, stalled=False)  # only rounding is left
         lower = there.value < here.value - _ROUNDING * abs(here.value)
         idle = 0 if lower or there.relative_gradient < 0.9 * here.relative_gradient else idle + 1
         point, here = following, there
-    return Minimum(point, here, most_steps, stalled=False)
+    return LocalMinimum(point, here, most_steps, stalled=False)
 
 
-def _direction(point: Floats, here: Evaluation) -> Floats:
+def _direction(point: Floats, here: Expansion) -> Floats:
     """-|H|^-1 g: negative curvature is turned round, so that the step always goes down."""
     values, vectors = np.linalg.eigh(here.hessian)
     sizes = np.abs(values)
@@ -92,8 +92,8 @@ def _direction(point: Floats, here: Evaluation) -> Floats:
 
 
 def _line_search(
-    evaluate: Callable[[Floats], Evaluation], point: Floats, here: Evaluation, direction: Floats
-) -> tuple[Floats, Evaluation] | None:
+    evaluate: Callable[[Floats], Expansion], point: Floats, here: Expansion, direction: Floats
+) -> tuple[Floats, Expansion] | None:
     slope = float(here.gradient @ direction)
     if not (math.isfinite(slope) and slope < 0):
         return None

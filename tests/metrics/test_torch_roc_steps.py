@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raresight.metrics import _torch_steps
-from raresight.metrics._steps import steps_of
-from raresight.metrics._torch_steps import torch_steps
+from raresight.metrics import _torch_roc_steps
+from raresight.metrics._roc_steps import steps_of
+from raresight.metrics._torch_roc_steps import torch_steps
 from raresight.metrics.ranking import auc_of, partial_auc_of, recall_at_fpr_of
 from score_cases import score_rows
 
@@ -25,11 +25,11 @@ def test_same_metrics(device, rows, rate, piece):
     y, s, w = rows
     ours = steps_of(y, s, w, rate)
     weights = None if w is None else torch.tensor(w, device=device)
-    _torch_steps.PIECE, kept = piece, _torch_steps.PIECE
+    _torch_roc_steps.PIECE, kept = piece, _torch_roc_steps.PIECE
     try:
         theirs = torch_steps(torch.tensor(y), torch.tensor(s, device=device), weights, rate)
     finally:
-        _torch_steps.PIECE = kept
+        _torch_roc_steps.PIECE = kept
     assert theirs.positives == pytest.approx(ours.positives)
     for of in (
         lambda steps: partial_auc_of(steps, rate, "area"),
