@@ -18,7 +18,7 @@ from ..metrics import Evaluation
 from ..model.folder import Model
 from ..report.fit_parts import InfluentialRow, plain
 from ..select.leaderboard import Row
-from ..tables.looks import Profile
+from ..tables.profile import Profile
 from .judging import Judged
 from .options import Options
 

@@ -29,7 +29,7 @@ from ..common.json_values import digest_of
 from ..common.versions import versions_of
 from ..linear.threads import in_threads
 from ..tables.schema import Schema
-from ..tables.tables import read_table
+from ..tables.reader import read_table
 from .blocks import row_blocks
 from .boosted_part import BOOSTER_FILES
 from .candidate import FAMILIES, require_family

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from ..tables.tables import open_batches
+from ..tables.reader import open_batches
 from .folder import Model
 
 __all__ = ["SCORE_COLUMNS", "Scored", "ScoringProgress", "score_file"]
@@ -70,7 +70,7 @@ def score_file(
 
     Args:
         model: A model, see `raresight.load`.
-        source: A path, a folder of parts or a table, as for `raresight.tables.tables.open_batches`.
+        source: A path, a folder of parts or a table, as for `raresight.tables.reader.open_batches`.
         out: Where to write: Parquet, CSV or Arrow by its suffix (.parquet, .csv; .arrow, .feather or .ipc).
             It appears whole or not at all, and replaces a file of that name.
         keep: Columns of the source to write before the three, such as an identifier; from CSV they are

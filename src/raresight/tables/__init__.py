@@ -3,16 +3,16 @@
 The bundled sample of real card payments is `load_sample`.
 """
 
-from raresight.tables.looks import ColumnLook, Profile, look
+from raresight.tables.profile import ColumnProfile, Profile, make_profile
 from raresight.tables.sample import load_sample, sample_path
 from raresight.tables.schema import Column, Dropped, Schema, learn_schema
 from raresight.tables.splits import Split, make_folds, split_rows
-from raresight.tables.tables import Batches, TableWarning, fingerprint, open_batches, read_table
+from raresight.tables.reader import Batches, TableWarning, fingerprint, open_batches, read_table
 
 __all__ = [
     "Batches",
     "Column",
-    "ColumnLook",
+    "ColumnProfile",
     "Dropped",
     "Profile",
     "Schema",
@@ -21,7 +21,7 @@ __all__ = [
     "fingerprint",
     "learn_schema",
     "load_sample",
-    "look",
+    "make_profile",
     "make_folds",
     "open_batches",
     "read_table",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from raresight.tables._arrow import arrow, compute, numbers_from
-from raresight.tables.coding import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
+from raresight.tables.column_codec import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
 from raresight.tables.columns import Column, Dropped
 from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
 from raresight.tables.number_formats import PLAIN, Found, find_format, looks_dressed, plain_text

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, numbers_from
-from raresight.tables.coding import (
+from raresight.tables.column_codec import (
     codes_of,
     date_parts,
     infinite_values,

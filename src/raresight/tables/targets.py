@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, mask_of, numbers_from, whole
-from raresight.tables.coding import is_number, plain, texts_of, typed_numbers
+from raresight.tables.column_codec import is_number, plain, texts_of, typed_numbers
 from raresight.tables.text_values import is_text, numbers_in_text, truths
 
 TargetKind = Literal["boolean", "number", "text"]

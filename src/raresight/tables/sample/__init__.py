@@ -29,6 +29,6 @@ def load_sample() -> Any:
         >>> load_sample().num_rows
         49200
     """
-    from raresight.tables.tables import read_table
+    from raresight.tables.reader import read_table
 
     return read_table(sample_path())

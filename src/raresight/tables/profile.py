@@ -1,4 +1,4 @@
-"""A look at a table before anything is learned from it: what it holds, and what may be wrong with it."""
+"""Profile a table before anything is learned from it: what it holds, and what may be wrong with it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raresight.tables._arrow import compute
-from raresight.tables.coding import is_number, plain, texts_of, typed_numbers
+from raresight.tables.column_codec import is_number, plain, texts_of, typed_numbers
 from raresight.tables.column_kinds import LOOKS_LIKE_NUMBERS, NOT_READ
 from raresight.tables.columns import Column, Dropped
-from raresight.tables.held_out import counted, on_few, on_shared, on_unseen
-from raresight.tables.repeats import count_repeated
+from raresight.tables.held_out_checks import counted, on_few, on_shared, on_unseen
+from raresight.tables.duplicates import count_repeated
 from raresight.tables.schema import Schema
 
 LEAK_AUC = 0.999
@@ -25,7 +25,7 @@ _MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
-class ColumnLook:
+class ColumnProfile:
     """What was seen of one column.
 
     Attributes:
@@ -61,7 +61,7 @@ class Profile:
     prior: float
     rho: float
     duplicates: int
-    columns: tuple[ColumnLook, ...]
+    columns: tuple[ColumnProfile, ...]
     dropped: tuple[Dropped, ...]
     warnings: tuple[str, ...]
 
@@ -69,7 +69,7 @@ class Profile:
         """One line on the columns, for the terminal.
 
         Example:
-            >>> columns = (ColumnLook("a", "numeric", 0.0, 9), ColumnLook("b", "date", 0.0, 9))
+            >>> columns = (ColumnProfile("a", "numeric", 0.0, 9), ColumnProfile("b", "date", 0.0, 9))
             >>> dropped = (Dropped("id", "identifier: 9 different texts in 9 rows"),)
             >>> Profile(9, 5, 5 / 9, 5 / 4, 0, columns, dropped, ()).column_summary()
             '2 columns: 1 numeric, 1 date; dropped: id (identifier: 9 different texts in 9 rows)'
@@ -91,7 +91,7 @@ class Profile:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
-def look(
+def make_profile(
     table: Any,
     schema: Schema,
     X: NDArray[Any],
@@ -123,7 +123,7 @@ def look(
         >>> table = pa.table({"x": x, "y": fraud})
         >>> schema = learn_schema(table, "y")
         >>> X, y = schema.matrix(table), schema.labels(table)
-        >>> profile = look(table, schema, X, y, fpr=0.01, max_fpr=0.1, test=(X[:100], y[:100]))
+        >>> profile = make_profile(table, schema, X, y, fpr=0.01, max_fpr=0.1, test=(X[:100], y[:100]))
         >>> profile.rows, profile.positives, profile.duplicates
         (400, 20, 386)
         >>> print(profile.warnings[-1])
@@ -207,7 +207,7 @@ def _better(auc: float) -> float:
 
 def _look_at_columns(
     table: Any, schema: Schema, X: NDArray[Any], labels: NDArray[Any]
-) -> tuple[ColumnLook, ...]:
+) -> tuple[ColumnProfile, ...]:
     negatives = np.flatnonzero(labels == 0)
     most = min(_MOST_NEGATIVES, max(_MOST_VALUES // max(X.shape[1], 1), 2000))
     if len(negatives) > most:
@@ -226,7 +226,7 @@ def _look_at_columns(
         ]
         values = plain(table.column(column.name))
         looks.append(
-            ColumnLook(
+            ColumnProfile(
                 name=column.name,
                 kind=column.kind,
                 missing=_missing_share(values, own, column),
@@ -273,7 +273,7 @@ def _on_rows(rows: int, positives: int, prior: float, schema: Schema) -> list[st
     return warnings
 
 
-def _on_notes(columns: tuple[ColumnLook, ...], dropped: tuple[Dropped, ...]) -> list[str]:
+def _on_notes(columns: tuple[ColumnProfile, ...], dropped: tuple[Dropped, ...]) -> list[str]:
     """Text that was nearly read as numbers or dates."""
     said = [(column.name, column.note) for column in columns]
     said += [(column.name, column.reason) for column in dropped]
@@ -282,7 +282,7 @@ def _on_notes(columns: tuple[ColumnLook, ...], dropped: tuple[Dropped, ...]) -> 
     ]
 
 
-def _on_columns(columns: tuple[ColumnLook, ...]) -> list[str]:
+def _on_columns(columns: tuple[ColumnProfile, ...]) -> list[str]:
     warnings = [
         f"leak? {column.name!r} alone separates the classes with an AUC of {_floor(column.auc)}; "
         "is it known at the time of the decision?"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.tables.repeats import count_shared
+from raresight.tables.duplicates import count_shared
 from raresight.tables.schema import Schema
 
 _FEW_POSITIVES = 10
