@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from raresight.tables import learn_schema, make_profile
-from raresight.tables.profile import auc_alone
 from raresight.tables.duplicates import count_repeated, count_shared, whole_rows
+from raresight.tables.profile import auc_alone
 
 RNG = np.random.default_rng(0)
 N = 4000

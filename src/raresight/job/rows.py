@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tables.profile import Profile, make_profile
+from ..tables.reader import TableWarning, fingerprint, read_table
 from ..tables.schema import Schema, learn_schema
 from ..tables.splits import Split, make_folds, split_rows
-from ..tables.reader import TableWarning, fingerprint, read_table
 from .options import Options
 
 __all__ = ["Rows", "SearchRows", "describe_split", "read_rows", "search_rows"]
@@ -87,7 +87,9 @@ def read_rows(source: Any, test: Any, options: Options) -> Rows:
     X, y = schema.matrix(train), schema.labels(train)
     judged = Labelled(schema.matrix(held), schema.labels(held))
     _refuse_one_class(judged.y, test)
-    profile = make_profile(train, schema, X, y, fpr=options.fpr, max_fpr=options.max_fpr, test=(judged.X, judged.y))
+    profile = make_profile(
+        train, schema, X, y, fpr=options.fpr, max_fpr=options.max_fpr, test=(judged.X, judged.y)
+    )
     profile = replace(profile, warnings=(*said, *profile.warnings))
     return Rows(schema, X, y, numbers, judged, times, groups, profile, marks)
 

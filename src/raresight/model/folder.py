@@ -28,8 +28,8 @@ from ..boosting.objective import import_library
 from ..common.json_values import digest_of
 from ..common.versions import versions_of
 from ..linear.threads import in_threads
-from ..tables.schema import Schema
 from ..tables.reader import read_table
+from ..tables.schema import Schema
 from .blocks import row_blocks
 from .boosted_part import BOOSTER_FILES
 from .candidate import FAMILIES, require_family

@@ -4,10 +4,10 @@ The bundled sample of real card payments is `load_sample`.
 """
 
 from raresight.tables.profile import ColumnProfile, Profile, make_profile
+from raresight.tables.reader import Batches, TableWarning, fingerprint, open_batches, read_table
 from raresight.tables.sample import load_sample, sample_path
 from raresight.tables.schema import Column, Dropped, Schema, learn_schema
 from raresight.tables.splits import Split, make_folds, split_rows
-from raresight.tables.reader import Batches, TableWarning, fingerprint, open_batches, read_table
 
 __all__ = [
     "Batches",
@@ -21,8 +21,8 @@ __all__ = [
     "fingerprint",
     "learn_schema",
     "load_sample",
-    "make_profile",
     "make_folds",
+    "make_profile",
     "open_batches",
     "read_table",
     "sample_path",

@@ -12,8 +12,8 @@ from raresight.tables._arrow import compute
 from raresight.tables.column_codec import is_number, plain, texts_of, typed_numbers
 from raresight.tables.column_kinds import LOOKS_LIKE_NUMBERS, NOT_READ
 from raresight.tables.columns import Column, Dropped
-from raresight.tables.held_out_checks import counted, on_few, on_shared, on_unseen
 from raresight.tables.duplicates import count_repeated
+from raresight.tables.held_out_checks import counted, on_few, on_shared, on_unseen
 from raresight.tables.schema import Schema
 
 LEAK_AUC = 0.999
