@@ -13,6 +13,7 @@ import pytest
 
 import raresight
 from deep.deep_tables import mixed_frame, ring_table
+from raresight.common.calibration import Calibrator
 from raresight.deep import DeepClassifier
 from raresight.metrics import roc_auc
 from raresight.model import Candidate, fit_candidates, score_file
@@ -74,7 +75,7 @@ def test_a_candidate_is_the_classifier():
         n_jobs=1,
     ).fit(X, y)
     assert np.array_equal(fitted.scores(X), model.decision_function(X))
-    assert fitted.shift == 0
+    assert fitted.calibrator == Calibrator()
     assert np.array_equal(fitted.log_odds(X), model.predict_log_odds(X))
     # A search tells how far it is by itself.
     assert fitted.part.classifier.verbose is False

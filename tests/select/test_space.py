@@ -13,7 +13,7 @@ from table_search import table
 from raresight.losses import parse
 from raresight.model.candidate import DEFAULTS, Candidate, installed_families
 from raresight.model.families import fit_candidates
-from raresight.select import DEFAULT_LOSSES, make_space, planned, suggest
+from raresight.select import default_losses, make_space, planned, suggest
 from raresight.select.space import distributions, plans
 
 COUNTS = (2940, 60)
@@ -32,7 +32,7 @@ def quiet():
 def test_without_names_everything_installed_but_nets_is_tried():
     space = make_space()
     assert (*space.families, "deep", "tabm", "tabnet") == installed_families()
-    assert space.losses == DEFAULT_LOSSES
+    assert space.losses == default_losses()
 
 
 def test_commas_inside_brackets_do_not_divide():
@@ -152,3 +152,28 @@ def test_a_full_text_is_not_tuned():
     space = make_space("linear", "tbl(alpha=0.7,C=1)")
     losses = {asked(number, space).loss for number in range(20)}
     assert losses == {"crossentropy", "tbl(alpha=0.7,C=1)"}
+
+
+def test_a_registered_loss_is_searched_by_what_it_declares(monkeypatch):
+    from dataclasses import dataclass
+    from typing import ClassVar
+
+    from raresight.losses import TBL, param, register, registry
+
+    monkeypatch.setattr(registry, "_KINDS", dict(registry._KINDS))
+
+    @register
+    @dataclass(frozen=True)
+    class Mine(TBL):
+        name: ClassVar[str] = "mine"
+        search_place: ClassVar[float | None] = 0.5
+        alpha: float = param(0.7, search=(0.6, 0.9))
+        C: float = param(0.2, search=(0.0, 1.0))
+
+    assert default_losses()[:3] == ("crossentropy", "mine", "tbl")
+    space = make_space("linear", "mine")
+    first, second, *grid = planned(space, COUNTS)
+    assert (first.loss, second.loss) == ("crossentropy", "mine(alpha=0.7,C=0.2)")
+    assert len(grid) == 25  # the inherited map does not hold the defaults
+    ranges = distributions(space, ["mine.alpha", "mine.C"])
+    assert [(one.low, one.high) for one in ranges.values()] == [(0.6, 0.9), (0.0, 1.0)]

@@ -7,10 +7,9 @@ continued after any interruption.
 from .leaderboard import Row, baseline_of, leaderboard
 from .records import Found, Limits, Progress, Task, Trial
 from .search import search
-from .space import DEFAULT_LOSSES, Space, make_space, planned, suggest
+from .space import Space, default_losses, make_space, planned, suggest
 
 __all__ = [
-    "DEFAULT_LOSSES",
     "Found",
     "Limits",
     "Progress",
@@ -19,6 +18,7 @@ __all__ = [
     "Task",
     "Trial",
     "baseline_of",
+    "default_losses",
     "leaderboard",
     "make_space",
     "planned",

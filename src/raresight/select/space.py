@@ -1,18 +1,21 @@
 """What a search chooses between: families, losses and their parameters.
 
-A loss given by its bare name is tuned over the range here; a text with brackets is taken as it is. Every
-parameter has a name of its own in the search (`tbl.alpha`, `lightgbm.num_leaves`), so that the sampler learns
-the parameters of a loss only from trials of that loss.
+A loss given by its bare name is tuned over the ranges that it declares; a text with brackets is taken as it
+is. Every parameter has a name of its own in the search (`tbl.alpha`, `lightgbm.num_leaves`), so that the
+sampler learns the parameters of a loss only from trials of that loss.
 """
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..losses import NonConvexLossWarning, parse
+from ..losses import CrossEntropy, Loss, NonConvexLossWarning, parse
+from ..losses.parameters import SearchRange
+from ..losses.registry import loss_kinds
 from ..model.candidate import (
     DEFAULTS,
     FAMILIES,
@@ -27,10 +30,10 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 __all__ = [
-    "DEFAULT_LOSSES",
     "Plan",
     "Range",
     "Space",
+    "default_losses",
     "distributions",
     "make_space",
     "planned",
@@ -42,12 +45,7 @@ Number = float | int
 Counts = tuple[int, int]
 PlannedAs = Literal["default", "map"]
 
-CROSS_ENTROPY = "crossentropy"
-DEFAULT_LOSSES = (CROSS_ENTROPY, "tbl", "alpha", "focal", "poly", "vectorscaling", "ldam")
-
-# The settings of TBL that every search with linear models tries, for a map of the two parameters.
-MAP_ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9)
-MAP_CS = (0.0, 0.25, 0.5, 0.75, 1.0)
+CROSS_ENTROPY = CrossEntropy.name
 
 
 @dataclass(frozen=True)
@@ -66,16 +64,6 @@ class Range:
             return IntDistribution(self.low, int(self.high), log=self.log)
         return FloatDistribution(self.low, self.high, log=self.log)
 
-
-# Every TBL in these ranges is convex. LDAM's scale of 30 is for cosine scores; ours are free.
-_LOSS_RANGES: dict[str, dict[str, Range]] = {
-    "tbl": {"alpha": Range(0.5, 0.98, default=0.8), "C": Range(0.0, 1.25, default=0.5)},
-    "alpha": {"alpha": Range(0.5, 0.98, default=0.8)},
-    "focal": {"gamma": Range(0.25, 4.0, default=2.0)},
-    "poly": {"epsilon": Range(-0.9, 3.0, default=1.0)},
-    "vectorscaling": {"delta": Range(0.05, 0.95, default=0.5)},
-    "ldam": {"max_margin": Range(0.1, 3.0, log=True, default=0.5)},
-}
 
 _BOOSTER_RANGES = {
     "learning_rate": Range(0.03, 0.3, log=True),
@@ -119,7 +107,7 @@ class Space:
 class Plan:
     """A candidate that is tried whatever the search finds, and where it lies in the space.
 
-    `origin` is "default" for a loss with its defaults and "map" for a setting of the map of TBL; `values`
+    `origin` is "default" for a loss with its defaults and "map" for a setting of a loss's grid; `values`
     are the search's parameters, the family's defaults among them, so that the sampler learns from it.
     """
 
@@ -133,7 +121,7 @@ def make_space(
 ) -> Space:
     """The space of the families and losses named, as lists or as text with commas.
 
-    Without names: every installed family but those of nets, which take long, and `DEFAULT_LOSSES`. Cross
+    Without names: every installed family but those of nets, which take long, and `default_losses()`. Cross
     entropy is always among the losses.
 
     >>> make_space("linear", "tbl(alpha=0.7,C=1),focal")
@@ -143,21 +131,28 @@ def make_space(
         chosen = tuple(name for name in installed_families() if name not in ONLY_IF_NAMED)
     else:
         chosen = tuple(_family(name) for name in _texts(families))
-    texts = DEFAULT_LOSSES if losses is None else tuple(_loss(text) for text in _texts(losses))
+    texts = default_losses() if losses is None else tuple(_loss(text) for text in _texts(losses))
     if not chosen:
         raise ValueError(f"no family was named; known are {', '.join(FAMILIES)}")
     return Space(tuple(dict.fromkeys(chosen)), tuple(dict.fromkeys((CROSS_ENTROPY, *texts))))
+
+
+def default_losses() -> tuple[str, ...]:
+    """Cross entropy, and every loss that declares a place in the search, in the order of these places."""
+    kinds = loss_kinds().values()
+    placed = sorted((kind.search_place, kind.name) for kind in kinds if kind.search_place is not None)
+    return (CROSS_ENTROPY, *(name for _, name in placed))
 
 
 def planned(space: Space, class_counts: Counts) -> list[Candidate]:
     """The candidates that are always tried first.
 
     Cross entropy with defaults in every family; then, family by family, every other loss with its defaults;
-    then, for linear models, the map of TBL's alpha and C.
+    then, for linear models, the grid of a loss that declares one.
 
     Args:
         space: The space.
-        class_counts: Negatives and positives, which LDAM's margins depend on.
+        class_counts: Negatives and positives, which the margins of some losses depend on.
 
     >>> for candidate in planned(make_space("linear", "focal"), (990, 10)):
     ...     print(candidate.text)
@@ -172,10 +167,9 @@ def plans(space: Space, class_counts: Counts) -> list[Plan]:
     others = [loss for loss in space.losses if loss != CROSS_ENTROPY]
     result = [_default_plan(family, CROSS_ENTROPY, class_counts) for family in space.families]
     result += [_default_plan(family, loss, class_counts) for family in space.families for loss in others]
-    if "linear" in space.families and "tbl" in space.losses:
-        usual = {name: reach.default for name, reach in _LOSS_RANGES["tbl"].items()}
-        settings = ({"alpha": alpha, "C": C} for alpha in MAP_ALPHAS for C in MAP_CS)
-        result += [_plan("linear", "tbl", one, class_counts, "map") for one in settings if one != usual]
+    if "linear" in space.families:
+        for loss in space.losses:
+            result += [_plan("linear", loss, values, class_counts, "map") for values in _grid(loss)]
     return result
 
 
@@ -187,8 +181,7 @@ def suggest(trial: OptunaTrial, space: Space, class_counts: Counts) -> Candidate
     family = trial.suggest_categorical("family", list(space.families))
     loss = trial.suggest_categorical("loss", list(space.losses))
     loss_values = {
-        name: _short(_ask(trial, f"{loss}.{name}", reach))
-        for name, reach in _LOSS_RANGES.get(loss, {}).items()
+        name: _short(_ask(trial, f"{loss}.{name}", reach)) for name, reach in _loss_ranges(loss).items()
     }
     values = {
         name: _short(_ask(trial, f"{family}.{name}", reach)) for name, reach in _FAMILY_RANGES[family].items()
@@ -207,13 +200,13 @@ def distributions(space: Space, names: Sequence[str]) -> dict[str, BaseDistribut
             result[name] = CategoricalDistribution(list(choices))
         else:
             owner, parameter = name.rsplit(".", 1)
-            ranges = _LOSS_RANGES.get(owner) or _FAMILY_RANGES[owner]
+            ranges = _FAMILY_RANGES[owner] if owner in _FAMILY_RANGES else _loss_ranges(owner)
             result[name] = ranges[parameter].distribution()
     return result
 
 
 def _default_plan(family: str, loss: str, class_counts: Counts) -> Plan:
-    values = {name: reach.default for name, reach in _LOSS_RANGES.get(loss, {}).items()}
+    values = {name: reach.default for name, reach in _loss_ranges(loss).items()}
     return _plan(family, loss, values, class_counts, "default")
 
 
@@ -227,12 +220,41 @@ def _plan(
     return Plan(candidate, origin, tuple(named.items()))
 
 
-def _loss_text(loss: str, values: dict[str, Number], class_counts: Counts) -> str:
-    if not values:
+def _loss_ranges(loss: str) -> dict[str, Range]:
+    """The ranges that a loss declares; none for a full text."""
+    kind = loss_kinds().get(loss)
+    return {} if kind is None else {name: _range(one) for name, one in kind.search_ranges().items()}
+
+
+def _range(declared: SearchRange) -> Range:
+    return Range(float(declared.low), float(declared.high), declared.log, float(declared.default))
+
+
+def _grid(loss: str) -> list[dict[str, Number]]:
+    """The settings of the grid that a loss declares, without its defaults, which are tried anyway."""
+    kind = loss_kinds().get(loss)
+    if kind is None or not kind.search_grid:
+        return []
+    names, axes = zip(*kind.search_grid.items(), strict=True)
+    usual = {name: reach.default for name, reach in _loss_ranges(loss).items()}
+    settings: list[dict[str, Number]] = [
+        usual | dict(zip(names, values, strict=True)) for values in itertools.product(*axes)
+    ]
+    return [one for one in settings if one != usual]
+
+
+def _loss_text(loss: str, values: Mapping[str, Number], class_counts: Counts) -> str:
+    """The loss as text: what is searched, and what else is not as by default, such as class counts."""
+    kind = loss_kinds().get(loss)
+    if kind is None or not values:
         return loss
-    written = [f"{name}={value!r}" for name, value in values.items()]
-    if loss == "ldam":
-        written = [f"class_counts=({class_counts[0]},{class_counts[1]})", *written, "scale=1.0"]
+    made: Loss = kind.for_search(values, class_counts)
+    usual = {field.name: field.default for field in fields(made)}  # type: ignore[arg-type]
+    written = [
+        f"{name}={value!r}".replace(" ", "")
+        for name, value in made.parameters().items()
+        if name in values or usual[name] is MISSING or value != usual[name]
+    ]
     return f"{loss}({','.join(written)})"
 
 
@@ -263,6 +285,10 @@ def _texts(given: Sequence[str] | str) -> list[str]:
     return [item.strip() for item in items if item.strip()]
 
 
+def _tuned() -> list[str]:
+    return [name for name, kind in loss_kinds().items() if kind.search_ranges()]
+
+
 def _family(name: str) -> str:
     family = name.lower()
     if family not in FAMILIES:
@@ -273,7 +299,7 @@ def _family(name: str) -> str:
 
 def _loss(text: str) -> str:
     name = text.lower()
-    if name in _LOSS_RANGES:
+    if _loss_ranges(name):
         return name
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NonConvexLossWarning)  # said of the trial, once it is fitted
@@ -281,7 +307,7 @@ def _loss(text: str) -> str:
             loss: Any = parse(text)
         except ValueError as error:
             raise ValueError(
-                f"{error}; a search tunes {', '.join(_LOSS_RANGES)} and takes others as full texts "
+                f"{error}; a search tunes {', '.join(_tuned())} and takes others as full texts "
                 "such as 'tbl(alpha=0.7,C=1)'"
             ) from None
     if not loss.takes_score:
