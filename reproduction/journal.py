@@ -1,133 +1,30 @@
-"""What was trained so far: one line of JSON per training, appended as trainings finish."""
+"""What was trained so far: a journal with one entry per training, appended as trainings finish.
+
+The files are those of `raresight.common.journal`. Several processes may train for one journal.
+"""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import platform
 import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from raresight import __version__
+from raresight.common.atomic_files import hold_folder
+from raresight.common.journal import Journal, read_journal
 
 from .experiments.metrics import BINARY_METRICS, CLASS_METRICS
 from .experiments.settings import CLASS_TASKS, Trial
 
 if TYPE_CHECKING:
     import torch
-
-# ---- Gzip files that grow ----------------------------------------------------------------------------------
-
-# What zlib calls the format of gzip files.
-_GZIP = 16 + zlib.MAX_WBITS
-
-
-@dataclass(frozen=True)
-class _Content:
-    """What a file holds: all whole lines, the bytes of its complete members, and whole lines after them."""
-
-    lines: tuple[bytes, ...]
-    whole_bytes: int
-    torn_lines: tuple[bytes, ...]
-
-
-def read_packed_lines(path: Path) -> tuple[bytes, ...]:
-    """The lines, none where there is no file; of a torn end those that are whole."""
-    _refuse_unpacked(path)
-    return _content(path, path.read_bytes()).lines if path.exists() else ()
-
-
-def add_packed_lines(path: Path, lines: list[bytes]) -> None:
-    """Append lines, and bring them to the disk; one process after the other."""
-    _refuse_unpacked(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        _add_lines(path, lines)
-    except OSError as error:
-        # On a full disk it does not say which file it is about.
-        raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _add_lines(path: Path, lines: list[bytes]) -> None:
-    with _alone_with(path) as file:
-        content = file.read()
-        found = _content(path, content)
-        if len(content) == found.whole_bytes:
-            _write(file, _member(lines))
-            return
-        # Into a new file, since a kill in the midst of mending this one would lose what it has.
-        mended = path.with_name(f"{path.name}.unfinished")
-        with mended.open("wb") as new:
-            _write(new, content[: found.whole_bytes] + _member([*found.torn_lines, *lines]))
-        mended.replace(path)
-
-
-def _member(lines: list[bytes]) -> bytes:
-    # Without a time, so that the same lines are the same bytes.
-    return gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0)
-
-
-def _write(file: IO[bytes], content: bytes) -> None:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
-
-
-@contextmanager
-def _alone_with(path: Path) -> Iterator[IO[bytes]]:
-    """The file, at its beginning, once no other process has it."""
-    import fcntl  # not on every system, where journals can still be read
-
-    while True:
-        with path.open("ab+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # Who had it before may have put a mended one in its place.
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                file.seek(0)
-                yield file
-                return
-
-
-def _refuse_unpacked(path: Path) -> None:
-    """An error for a plain file of that name, as there were before: its lines would be overlooked."""
-    plain = path.with_suffix("")
-    if plain.exists():
-        raise ValueError(
-            f"{plain} is not packed, and would be overlooked: add it by gzip -c {plain.name} >> {path.name}, "
-            "and move it away"
-        )
-
-
-def _content(path: Path, content: bytes) -> _Content:
-    lines: list[bytes] = []
-    place = 0
-    # gzip takes zeros behind a member for nothing, too.
-    while rest := content[place:].lstrip(b"\0"):
-        member = zlib.decompressobj(wbits=_GZIP)
-        try:
-            text = member.decompress(rest)
-        except zlib.error as error:
-            raise ValueError(
-                f"{path} is damaged at byte {place} ({error}): it is no gzip file, or has other bytes in it; "
-                f"head -c {place} {path.name} is what comes before"
-            ) from None
-        if not member.eof:
-            torn = tuple(text[: text.rfind(b"\n") + 1].splitlines())
-            return _Content((*lines, *torn), place, torn)
-        # By members: a text without a newline at its end must not run into the next.
-        lines += text.splitlines()
-        place = len(content) - len(member.unused_data)
-    return _Content(tuple(lines), len(content), ())
-
 
 # ---- Records -----------------------------------------------------------------------------------------------
 
@@ -146,12 +43,12 @@ _NEEDED = ("curve", "frozen", "class_counts", "device", "precision", "clip", "ve
 
 def journal_path(folder: Path, experiment: str, dataset: str) -> Path:
     """Where the results of an experiment are kept."""
-    return folder / f"{experiment}-{dataset}.jsonl.gz"
+    return folder / f"{experiment}-{dataset}.jsonl.xz"
 
 
 def read_records(path: Path) -> dict[str, Record]:
-    """The finished trials by their keys; none where there is no file. What is torn at its end is left out."""
-    return {**read_lines(path, _checked_key)}
+    """The finished trials by their keys; none where there is no file. A torn end is left out."""
+    return {**read_keyed(path, _checked_key)}
 
 
 def _checked_key(record: dict[str, Any]) -> str:
@@ -223,17 +120,20 @@ def key_text(what: Mapping[str, Any]) -> str:
     return json.dumps(what, sort_keys=True)
 
 
-def read_lines(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str, dict[str, Any]]:
-    """The lines of a journal by keys, the later one of two; an error for one that has no key."""
+def read_keyed(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str, dict[str, Any]]:
+    """The entries of a journal by keys, the later one of two; none where there is no file.
+
+    Raises:
+        ValueError: The file is damaged, or an entry has no key.
+    """
     records: dict[str, dict[str, Any]] = {}
-    for number, line in enumerate(read_packed_lines(path), start=1):
+    for number, record in enumerate(read_journal(path) if path.exists() else (), start=1):
         try:
-            record = json.loads(line)
             records[key_of(record)] = record
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"{path} is damaged at line {number} of its text ({error}): unpack it, remove that line and "
-                "pack it again, to train it again"
+                f"{path} has no result in line {number} ({error}): unpack it, remove that line, and "
+                f"write it anew by python -m reproduction.seal_journals {path}"
             ) from None
     return records
 
@@ -246,9 +146,11 @@ def need_writable(path: Path) -> None:
 
 
 def add_records(path: Path, records: Sequence[Record]) -> None:
-    """Append finished trials, and bring them to the disk."""
-    lines = [json.dumps(record, ensure_ascii=False, allow_nan=False).encode() for record in records]
-    add_packed_lines(path, lines)
+    """Append finished trials, and bring them to the disk; one process after the other."""
+    # Opened anew each time: the checksums go on from the last line, which another process may have written.
+    with hold_folder(path.parent, "adding results", wait=True), Journal(path) as journal:
+        journal.append(records)
+        journal.sync()
 
 
 # ---- Provenance --------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from raresight.common.atomic_files import write_files
 from raresight.common.versions import versions_of
 
 from .. import UnfinishedError
-from ..journal import add_records, key_text, need_writable, read_lines
+from ..journal import add_records, key_text, need_writable, read_keyed
 from ..output import rows_text
 from .methods import (
     DEEP_FAMILIES,
@@ -58,8 +58,8 @@ from .table import (
 
 # ---- Families without nets ---------------------------------------------------------------------------------
 
-UNFINISHED_FITS = "unfinished_fraud_fits.jsonl.gz"
-"""The journal, in the folder of the results; who has written these removes it."""
+UNFINISHED_FITS = "deep/unfinished_fraud_fits.jsonl.xz"
+"""The journal in the folder of results. It is removed once the results are written."""
 
 Group = tuple[Key, str]
 """A split and a family: its methods are compared with each other, and are finished together."""
@@ -89,7 +89,7 @@ def fit_families(
     """
     groups = [(key, family) for key in rows_of for family in families]
     names = {group: key_text(_fit_of(group, methods, about)) for group in groups}
-    finished = read_lines(journal, lambda row: key_text(row["fit"]))
+    finished = read_keyed(journal, lambda row: key_text(row["fit"]))
     missing = [group for group in groups if names[group] not in finished]
     total, kept = len(groups) * len(methods), (len(groups) - len(missing)) * len(methods)
     if kept:
@@ -217,7 +217,7 @@ def run(
         net_epochs: The most that they are trained; None for the family's own number.
         minutes: Stop the training of nets before so many have passed; called again, it goes on.
         results_only: Fit and train nothing: show what the folder has, of nets what their journal has
-            (`deep/fraud.jsonl.gz` in the folder).
+            (`deep/fraud.jsonl.xz` in the folder).
     """
     if data is None and not results_only:
         raise ValueError(

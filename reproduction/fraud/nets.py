@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from raresight.deep.nets import NET_SIZES
 from raresight.deep.settings import device_for
 
-from ..journal import add_records, device_name, key_text, need_writable, provenance, read_lines
+from ..journal import add_records, device_name, key_text, need_writable, provenance, read_keyed
 from .methods import (
     DEEP_FAMILIES,
     LOSS_METHODS,
@@ -37,7 +37,7 @@ from .methods import (
 from .net_stack import NetSetup, StackOutcome, fit_methods
 from .table import REPEATS, About, CardFraud, Key, Rows, described, luck, read_card_fraud, split_keys, splits
 
-JOURNAL = "fraud.jsonl.gz"
+JOURNAL = "fraud.jsonl.xz"
 # The paper's own method, against which its Table 3 has every other.
 RIVAL = "TBL"
 
@@ -158,7 +158,7 @@ def _cell_of(fit: Mapping[str, Any]) -> Cell | None:
 
 def _lines(journal: Path) -> dict[str, Record]:
     """The finished cells by what was trained, none where there is no file; a torn end is left out."""
-    return read_lines(journal, _key)
+    return read_keyed(journal, _key)
 
 
 def _key(row: Record) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 import math
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from raresight.common.journal import Journal, JournalError, read_journal, write_journal
 
-NAMES = ("journal.jsonl", "journal.jsonl.gz")
+NAMES = ("journal.jsonl", "journal.jsonl.xz")
 ENTRIES = [{"number": i, "text": f'"check": ü{i}', "deep": {"values": [i, None]}} for i in range(5)]
 
 plain = st.recursive(
@@ -41,11 +41,11 @@ def written(path, parts=(2, 3)):
 
 def text_of(path):
     content = path.read_bytes()
-    return gzip.decompress(content) if path.suffix == ".gz" else content
+    return lzma.decompress(content) if path.suffix == ".xz" else content
 
 
 def put(path, text):
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    path.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,11 +114,21 @@ def test_a_change_is_found_at_its_line(name, tmp_path):
             Journal(path)
 
 
-def test_what_is_no_gzip_file_is_refused(tmp_path):
+def test_what_is_no_xz_file_is_refused(tmp_path):
     path = written(tmp_path / NAMES[1])
     path.write_bytes(path.read_bytes() + b"garbage")
-    with pytest.raises(JournalError, match="it is no gzip file, or has other bytes in it"):
+    with pytest.raises(JournalError, match="it is no xz file, or has other bytes in it"):
         read_journal(path)
+
+
+def test_zeros_at_the_end_are_nothing(tmp_path):
+    """A crash of the system leaves them where a stream never reached the disk."""
+    path = written(tmp_path / NAMES[1])
+    path.write_bytes(path.read_bytes() + bytes(510))
+    assert read_journal(path) == ENTRIES
+    with Journal(path) as journal:
+        journal.append([{"number": 5}])
+    assert read_journal(path) == [*ENTRIES, {"number": 5}]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -120,7 +120,7 @@ def test_steps_in_a_log_have_a_line_each_however_long(tmp_path):
     folder = tmp_path / ("a [red]long name " * 6)
     folder.mkdir()
     told = run("overview", "--out", str(folder)).stderr.splitlines()
-    assert told[0] == f"reading {folder / 'deep' / 'table2-cifar10.jsonl.gz'}"
+    assert told[0] == f"reading {folder / 'deep' / 'table2-cifar10.jsonl.xz'}"
     assert len(told) == 5
 
 

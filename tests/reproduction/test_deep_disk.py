@@ -45,11 +45,11 @@ def test_on_a_full_disk_the_journal_is_named_and_what_it_has_is_kept(tmp_path):
     script = f"""
 import os, resource, signal
 from pathlib import Path
-from reproduction.journal import add_packed_lines
+from reproduction.journal import add_records
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100},) * 2)
 try:
-    add_packed_lines(Path({str(journal)!r}), [os.urandom(9000).hex().encode()])
+    add_records(Path({str(journal)!r}), [{{"bytes": os.urandom(9000).hex()}}])
 except OSError as error:
     print(error.filename)
 """

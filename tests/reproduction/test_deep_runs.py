@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 import multiprocessing
 import os
 import signal
@@ -19,9 +19,10 @@ import torch
 
 import deep_job
 from deep_records import record as known_record
+from raresight.common.journal import read_journal, write_journal
 from reproduction.__main__ import main
 from reproduction.experiments import runs, stack
-from reproduction.experiments.settings import SIZES, Setup, folder_name, size_of
+from reproduction.experiments.settings import SIZES, Setup, Trial, folder_name, size_of
 from reproduction.experiments.stack import keep_back, task_rows
 from reproduction.experiments.trials import Cell, Experiment, paper_trials
 from reproduction.images import read_cifar10
@@ -178,8 +179,8 @@ def test_an_experiment_is_trained_once(tmp_path):
     assert (outcome.trained, outcome.left) == (45 + 27 + 27, 0)
     journal = journal_path(tmp_path, "table2", "cifar10")
     before = journal.read_bytes()
-    lines = gzip.decompress(before).splitlines(keepends=True)
-    assert len(read_records(journal)) == len(lines) == 99
+    records = read_journal(journal)
+    assert len(read_records(journal)) == len(records) == 99
     assert [text.split(",")[0] for text in told if "trainings left" in text] == ["search", "final", "paper"]
     # Once a run, before the first epoch, which may take longer than whoever forgot the GPU expects.
     assert [place for place, text in enumerate(told) if text == runs.NO_GPU] == [1]
@@ -193,21 +194,20 @@ def test_an_experiment_is_trained_once(tmp_path):
         ValueError, match=r"99 results of other images than those in .*others.*, such as of a part"
     ):
         runs.run_experiment(EXPERIMENT, SETUP, others, tmp_path, **options)
-    records = [json.loads(line) for line in lines]
     journal.unlink()
     add_records(journal, [{**one, "images": "another"} for one in records[:1]])
     with pytest.raises(ValueError, match="1 results of other images"):
         runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options)
-    for one in records:
-        del one["images"]
     journal.unlink()
-    add_records(journal, records)
+    add_records(journal, [{name: one[name] for name in one if name != "images"} for one in records])
     assert runs.run_experiment(EXPERIMENT, SETUP, others, tmp_path, **options).trained == 0
     # A trial that is lost is trained again, alone.
-    journal.write_bytes(gzip.compress(b"".join(lines[:-1])) + gzip.compress(lines[-1])[:40])
+    write_journal(journal, records[:-1])
+    whole = journal.stat().st_size
+    add_records(journal, records[-1:])
+    journal.write_bytes(journal.read_bytes()[: whole + 40])
     assert runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options).trained == 1
-    assert read_records(journal).keys() == {json.dumps(r, sort_keys=True, separators=(",", ":")) for r in
-                                            (json.loads(line)["trial"] for line in lines)}  # fmt: skip
+    assert read_records(journal).keys() == {Trial.from_dict(record["trial"]).key for record in records}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -274,8 +274,8 @@ def test_damaged_journals_are_named(tmp_path):
     assert list(read_records(path)) == [trial.key]
     add_records(path, [known_record(replace(trial, seed=5), 0.7)])
     assert len(read_records(path)) == 2
-    path.write_bytes(gzip.compress(b"nonsense\n") + whole)
-    with pytest.raises(ValueError, match=r"is damaged at line 1 of its text .*unpack it"):
+    path.write_bytes(lzma.compress(b"nonsense\n") + whole)
+    with pytest.raises(ValueError, match=r"is damaged at line 1"):
         read_records(path)
 
 
@@ -317,7 +317,7 @@ def test_a_record_that_tables_could_not_use_is_named(tmp_path, spoil, words):
     whole = known_record(replace(deep_job.make_trials()[0], role="final"), 0.7)
     add_records(path, [whole, spoil(whole)])
     with pytest.raises(
-        ValueError, match=f"is damaged at line 2 .*{words}.*remove that line and pack it again, to"
+        ValueError, match=f"has no result in line 2 .*{words}.*remove that line, and write it anew"
     ):
         read_records(path)
 

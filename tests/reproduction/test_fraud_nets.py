@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
 import shutil
 import subprocess
 import sys
@@ -15,6 +13,7 @@ import pandas as pd
 import pytest
 
 from commands import run
+from raresight.common.journal import read_journal, write_journal
 from raresight.deep.nets import NET_SIZES
 from raresight.tables.sample import sample_path
 from reproduction import reproduce
@@ -41,17 +40,9 @@ def arguments(table, out):
 def journal(table, tmp_path_factory):
     out = tmp_path_factory.mktemp("results")
     assert main([*arguments(table, out), "--minutes", "0"]) == 3
-    assert not (out / "deep" / "fraud.jsonl.gz").exists()
+    assert not (out / "deep" / "fraud.jsonl.xz").exists()
     assert main(arguments(table, out)) == 0
-    return out / "deep" / "fraud.jsonl.gz"
-
-
-def lines_of(path):
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-
-
-def write_lines(path, lines):
-    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+    return out / "deep" / "fraud.jsonl.xz"
 
 
 def timeless(record):
@@ -63,7 +54,7 @@ def timeless(record):
 
 
 def test_a_line_says_all_of_a_split(journal):
-    lines = lines_of(journal)
+    lines = read_journal(journal)
     places = [(line["fit"]["split"], line["fit"]["fold"]) for line in lines]
     assert places == [("random", 0), ("random", 1), ("random", 2), ("random", 3), ("time", 0)]
     for line in lines:
@@ -86,7 +77,7 @@ def test_a_line_says_all_of_a_split(journal):
 
 def test_finished_splits_are_not_trained_again(journal, table, tmp_path):
     (tmp_path / "deep").mkdir()
-    copy = tmp_path / "deep" / "fraud.jsonl.gz"
+    copy = tmp_path / "deep" / "fraud.jsonl.xz"
     content = journal.read_bytes()
     copy.write_bytes(content)
     assert main(arguments(table, tmp_path)) == 0
@@ -94,7 +85,7 @@ def test_finished_splits_are_not_trained_again(journal, table, tmp_path):
     # What is torn is trained again, to the same numbers.
     copy.write_bytes(content[:-200])
     assert main(arguments(table, tmp_path)) == 0
-    before, after = lines_of(journal), lines_of(copy)
+    before, after = read_journal(journal), read_journal(copy)
     assert after[:-1] == before[:-1]
     assert timeless(after[-1]) == timeless(before[-1])
 
@@ -116,7 +107,7 @@ def together(journal, table, tmp_path_factory):
     reproduce("fraud", out, families=["linear"], jobs=1, **shown)
     before = {name: read(out / name) for name in ("fraud.csv", "fraud_splits.csv")}
     (out / "deep").mkdir()
-    shutil.copy(journal, out / "deep" / "fraud.jsonl.gz")
+    shutil.copy(journal, out / "deep" / "fraud.jsonl.xz")
     nets = {**shown, "families": ["tabnet"], "net_seeds": 1, "net_epochs": 2, "results_only": True}
     paths = reproduce("fraud", out, **nets)
     written = {path: path.read_bytes() for path in paths if path.suffix not in (".png", ".svg")}
@@ -148,7 +139,7 @@ def test_other_families_are_kept(together):
 def test_table_says_how_nets_were_trained(together, journal):
     out, *_ = together
     text = (out / "fraud.md").read_text()
-    device = lines_of(journal)[0]["device"]
+    device = read_journal(journal)[0]["device"]
     assert f"#### tabnet, 4 folds\n\nFor each loss setting one net on {device}.\n" in text
     assert "#### linear, the last quarter in time\n\n|" in text
 
@@ -156,7 +147,7 @@ def test_table_says_how_nets_were_trained(together, journal):
 def test_tables_say_for_how_many_epochs_nets_were_trained(together, journal, table, tmp_path):
     """Of a method whose patience ended fewer than of its stack, by what the journal says of each."""
     out, *_ = together
-    lines = lines_of(journal)
+    lines = read_journal(journal)
     for line in lines:
         tbl = line["methods"]["TBL"]
         tbl["best_epochs"] = [1]
@@ -166,7 +157,7 @@ def test_tables_say_for_how_many_epochs_nets_were_trained(together, journal, tab
     for name in ("fraud.csv", "fraud_splits.csv", "fraud_about.json"):
         shutil.copy(out / name, tmp_path)
     (tmp_path / "deep").mkdir()
-    write_lines(tmp_path / "deep" / "fraud.jsonl.gz", map(json.dumps, lines))
+    write_journal(tmp_path / "deep" / "fraud.jsonl.xz", lines)
     few = {"families": ["tabnet"], "net_seeds": 1, "net_epochs": 2, "repeats": 1, "results_only": True}
     reproduce("fraud", tmp_path, **few)
     text = (tmp_path / "fraud.md").read_text()
@@ -198,7 +189,7 @@ def test_tables_say_for_how_many_epochs_nets_were_trained(together, journal, tab
         del line["history"]
         for found in line["methods"].values():
             del found["best_epochs"]
-    write_lines(tmp_path / "deep" / "fraud.jsonl.gz", map(json.dumps, lines))
+    write_journal(tmp_path / "deep" / "fraud.jsonl.xz", lines)
     reproduce("fraud", tmp_path, **few)
     pages = [(tmp_path / name).read_text() for name in ("fraud.md", "fraud_rivals.md")]
     assert not any("pochs" in page for page in pages)
@@ -218,7 +209,7 @@ def test_rivals_stand_beside_the_paper(together, journal):
         for row in read(out / "fraud_rivals.csv")
         if (row["split"], row["rival"], row["metric"]) == ("time", "focal", "roc_auc")
     ]
-    time = lines_of(journal)[-1]["methods"]
+    time = read_journal(journal)[-1]["methods"]
     assert float(rows[0]["difference"]) == pytest.approx(time["TBL"]["roc_auc"] - time["focal"]["roc_auc"])
 
 
@@ -256,9 +247,9 @@ def as_if_tabm(line):
 
 
 def test_rivals_are_of_all_nets_in_the_journal(journal, table, tmp_path):
-    lines = lines_of(journal)
+    lines = read_journal(journal)
     (tmp_path / "deep").mkdir()
-    write_lines(tmp_path / "deep" / "fraud.jsonl.gz", map(json.dumps, [*map(as_if_tabm, lines), *lines]))
+    write_journal(tmp_path / "deep" / "fraud.jsonl.xz", [*map(as_if_tabm, lines), *lines])
     shown = {"data": table, "repeats": 1, "net_seeds": 1, "net_epochs": 2, "results_only": True}
     reproduce("fraud", tmp_path, families=["tabnet"], **shown)
     rivals = read(tmp_path / "fraud_rivals.csv")
@@ -275,8 +266,8 @@ def test_minutes_stop_the_nets(journal, table, tmp_path):
     words = ["fraud", "--data", str(table), "--out", str(tmp_path), "--families", "tabnet"]
     words += ["--repeats", "1", "--net-seeds", "1", "--net-epochs", "2", "--device", "cpu", "--minutes", "0"]
     (tmp_path / "deep").mkdir()
-    copy = tmp_path / "deep" / "fraud.jsonl.gz"
-    write_lines(copy, map(json.dumps, lines_of(journal)[:3]))
+    copy = tmp_path / "deep" / "fraud.jsonl.xz"
+    write_journal(copy, read_journal(journal)[:3])
     before = copy.read_bytes()
     stopped = run(*words)
     assert stopped.exit_code == 0, stopped.stderr
@@ -292,7 +283,7 @@ def test_minutes_stop_the_nets(journal, table, tmp_path):
 
 def test_the_plan_counts_what_the_journal_has(journal, table, tmp_path):
     (tmp_path / "deep").mkdir()
-    write_lines(tmp_path / "deep" / "fraud.jsonl.gz", map(json.dumps, lines_of(journal)[:3]))
+    write_journal(tmp_path / "deep" / "fraud.jsonl.xz", read_journal(journal)[:3])
     words = ["fraud", "--plan", "--families", "tabnet", "--repeats", "1", "--out", str(tmp_path)]
     few = ["--net-seeds", "1", "--net-epochs", "2"]
     assert "tabnet: 5 splits, 2 left" in run(*words, *few).stdout
@@ -305,11 +296,11 @@ def test_the_plan_counts_what_the_journal_has(journal, table, tmp_path):
 
 def test_what_would_not_end_in_time_is_not_begun(journal, table, tmp_path, monkeypatch):
     """Where nobody knows how long a cell takes it is expected to take as long as the longest of the run."""
-    (first, *_), told = lines_of(journal), []
+    (first, *_), told = read_journal(journal), []
     monkeypatch.setattr(fraud_nets, "_trained", lambda *_: {**first, "device": "another", "seconds": 100.0})
     setup = NetSetup("tabnet", seeds=1, epochs=2)
     left = train_cells(
-        read_card_fraud(table), tmp_path / "fraud.jsonl.gz", [setup],
+        read_card_fraud(table), tmp_path / "fraud.jsonl.xz", [setup],
         repeats=1, device="cpu", minutes=1.5, tell=told.append,
     )  # fmt: skip
     assert left == 4
@@ -318,7 +309,7 @@ def test_what_would_not_end_in_time_is_not_begun(journal, table, tmp_path, monke
 
 def test_a_family_that_is_too_slow_leaves_the_time_to_another(journal, table, tmp_path, monkeypatch):
     """Else a time that is too short for the first would never bring anything, however often it is called."""
-    (first, *_), told = lines_of(journal), []
+    (first, *_), told = read_journal(journal), []
     setups = [NetSetup("tabm", seeds=1, epochs=2), NetSetup("tabnet", seeds=1, epochs=2)]
     seconds = {"tabm": 300.0, "tabnet": 40.0}
     monkeypatch.setattr(fraud_nets, "planned_seconds", lambda setup, *_: seconds[setup.net])
@@ -328,13 +319,13 @@ def test_a_family_that_is_too_slow_leaves_the_time_to_another(journal, table, tm
 
     monkeypatch.setattr(fraud_nets, "_trained", trained)
     left = train_cells(
-        read_card_fraud(table), tmp_path / "deep" / "fraud.jsonl.gz", setups,
+        read_card_fraud(table), tmp_path / "deep" / "fraud.jsonl.xz", setups,
         repeats=1, device="cpu", minutes=2, tell=told.append,
     )  # fmt: skip
     assert left == 5
     assert [line for line in told if "not begun" in line] == [told[0]]
     assert told[0].startswith("tabm, random 0.0: not begun, 1")
-    lines = lines_of(tmp_path / "deep" / "fraud.jsonl.gz")
+    lines = read_journal(tmp_path / "deep" / "fraud.jsonl.xz")
     assert [line["fit"]["family"] for line in lines] == 5 * ["tabnet"]
     # What there is of the other is shown, though time ran out.
     reproduce(
@@ -357,29 +348,20 @@ def test_an_epoch_that_would_end_too_late_is_not_begun(table, tmp_path, monkeypa
     monkeypatch.setattr(fraud_nets, "fit_methods", three_epochs)
     told = []
     left = train_cells(
-        read_card_fraud(table), tmp_path / "fraud.jsonl.gz", [NetSetup("tabnet", seeds=1, epochs=3)],
+        read_card_fraud(table), tmp_path / "fraud.jsonl.xz", [NetSetup("tabnet", seeds=1, epochs=3)],
         repeats=1, device="cpu", minutes=1.9, tell=told.append,
     )  # fmt: skip
     # The second ends after 80 seconds of 114; a third would after 120.
     assert (left, epochs, told[-1]) == (5, [1, 2], "1 of 5: tabnet, random 0.0: given up, out of time")
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ("{not json", "is damaged at line 2 of its text (Expecting property name"),
-        ('{"nets": 3}', "line 2 of its text (it has no 'fit'): unpack it, remove that line"),
-        ("3", "is damaged at line 2 of its text ("),
-    ],
-)
-def test_a_damaged_line_is_named(journal, table, tmp_path, capsys, damage, message):
-    lines = [json.dumps(line) for line in lines_of(journal)]
+def test_a_line_that_is_no_result_is_named(journal, table, tmp_path, capsys):
+    lines = read_journal(journal)
     (tmp_path / "deep").mkdir()
-    write_lines(tmp_path / "deep" / "fraud.jsonl.gz", [lines[0], damage, *lines[2:]])
+    write_journal(tmp_path / "deep" / "fraud.jsonl.xz", [lines[0], {"nets": 3}, *lines[2:]])
     assert main(arguments(table, tmp_path)) == 2
     error = capsys.readouterr().err
-    assert message in error
-    assert "remove that line" in error
+    assert "has no result in line 2 (it has no 'fit'): unpack it, remove that line" in error
     assert error.count("\n") == 1
 
 
@@ -387,7 +369,7 @@ def test_without_a_gpu_the_time_is_said_to_be_unknown(journal, table, tmp_path):
     told = []
     with pytest.raises(_StopError):
         train_cells(
-            read_card_fraud(table), tmp_path / "fraud.jsonl.gz", [NetSetup("tabnet", seeds=1, epochs=1)],
+            read_card_fraud(table), tmp_path / "fraud.jsonl.xz", [NetSetup("tabnet", seeds=1, epochs=1)],
             repeats=1, device="cpu", tell=lambda text: told.append(text) or stop(),
         )  # fmt: skip
     assert told == [f"1 of 5: tabnet, random 0.0; {NO_GPU}"]
@@ -403,7 +385,7 @@ def stop():
 
 
 def test_time_is_known_from_the_journal(journal):
-    line = lines_of(journal)[0]
+    line = read_journal(journal)[0]
     setup = SETUPS["tabnet"].__class__(**line["fit"]["setup"])
     assert planned_seconds(setup, line["device"], [line]) == line["seconds"]
     assert planned_seconds(setup, "another", [line]) is None

@@ -249,7 +249,7 @@ def test_the_counts_of_c_are_those_of_the_table():
 
 
 @pytest.mark.parametrize(
-    "journal", sorted((ROOT / "results" / "deep").glob("*-cifar10.jsonl.gz")), ids=lambda path: path.name
+    "journal", sorted((ROOT / "results" / "deep").glob("*-cifar10.jsonl.xz")), ids=lambda path: path.name
 )
 def test_every_committed_net_says_how_it_was_trained(journal):
     records = read_records(journal)

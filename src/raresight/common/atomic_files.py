@@ -92,23 +92,24 @@ def naming_file(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def hold_folder(folder: Path, activity: str) -> Iterator[None]:
+def hold_folder(folder: Path, activity: str, *, wait: bool = False) -> Iterator[None]:
     """Hold a folder for this process. The system releases it when the process ends, however it ends.
 
     Args:
         folder: It is made where it is missing.
         activity: What a second process is told that the first one does, such as "searching".
+        wait: Wait until no other process holds the folder.
 
     Raises:
-        RuntimeError: Another process holds the folder.
+        RuntimeError: Another process holds the folder, and `wait` is false.
     """
     import fcntl  # not on every system, where files can still be read
 
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             raise RuntimeError(
                 f"another process is {activity} in {folder}: wait for it to end, or take another folder"
             ) from None
