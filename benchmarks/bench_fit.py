@@ -27,8 +27,8 @@ import numpy as np
 
 import raresight
 from machine import describe
-from raresight.job.options import make_options
-from raresight.job.rows import Rows, read_rows
+from raresight.automl.options import make_options
+from raresight.automl.rows import Rows, read_rows
 from raresight.metrics import compare, partial_auc, recall_at_fpr
 
 FPR, MAX_FPR = 0.001, 0.01

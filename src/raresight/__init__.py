@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .job import FitResult, fit
+    from .automl import FitResult, fit
     from .model import Model, load
 
 __version__ = "0.1.0"
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 __all__ = ["FitResult", "Model", "__version__", "fit", "load"]
 
 # The losses alone must import on a machine with NumPy and nothing else.
-_LAZY = {"FitResult": "job", "fit": "job", "Model": "model", "load": "model"}
+_LAZY = {"FitResult": "automl", "fit": "automl", "Model": "model", "load": "model"}
 
 
 def __getattr__(name: str) -> Any:

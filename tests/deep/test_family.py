@@ -13,12 +13,12 @@ import pytest
 
 import raresight
 from deep.deep_tables import mixed_frame, ring_table
+from raresight.automl import make_space, planned, suggest
+from raresight.automl.budget import Rates
 from raresight.common.calibration import Calibrator
 from raresight.deep import DeepClassifier
 from raresight.metrics import roc_auc
 from raresight.model import Candidate, fit_candidates, score_file
-from raresight.select import make_space, planned, suggest
-from raresight.select.budget import Rates
 from raresight.tables.sample import sample_path
 
 FEW = (("epochs", 4), ("learning_rate", 0.01), ("width", 16))
@@ -108,7 +108,7 @@ def test_the_cost_of_a_net_grows_with_its_epochs():
 def test_without_torch_the_family_names_the_extra():
     script = (
         "import sys\n"
-        "from raresight.select import make_space\n"
+        "from raresight.automl import make_space\n"
         "sys.modules['torch'] = None\n"
         "print(make_space().families)\n"
         "make_space('deep')"

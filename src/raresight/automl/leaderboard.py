@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..metrics import Comparison, compare
-from .records import Found, Task, Trial
+from .records import SearchResult, Task, Trial
 from .space import CROSS_ENTROPY
 
 __all__ = ["Row", "baseline_of", "leaderboard"]
@@ -34,7 +34,7 @@ class Row:
     comparison: Comparison | None
 
 
-def baseline_of(found: Found, family: str) -> Trial:
+def baseline_of(found: SearchResult, family: str) -> Trial:
     """The trial of cross entropy with defaults in a family."""
     for trial in found.trials:
         candidate = trial.candidate
@@ -43,7 +43,7 @@ def baseline_of(found: Found, family: str) -> Trial:
     raise ValueError(f"the search holds no trial of {CROSS_ENTROPY} with defaults in {family}")
 
 
-def leaderboard(found: Found, task: Task, baseline: int) -> tuple[Row, ...]:
+def leaderboard(found: SearchResult, task: Task, baseline: int) -> tuple[Row, ...]:
     """Rows with the best first: complete, then pruned, then failed trials.
 
     The best 20 and every loss with its defaults are compared with the baseline, a trial's number.
@@ -75,7 +75,7 @@ def _place(trial: Trial) -> tuple[int, float, float, int]:
     return _ORDER[trial.state], -seen, -sum(trial.fold_values) / max(seen, 1), trial.number
 
 
-def _against(found: Found, task: Task, number: int, baseline: int) -> Comparison:
+def _against(found: SearchResult, task: Task, number: int, baseline: int) -> Comparison:
     ours, theirs = found.out_of_fold(number), found.out_of_fold(baseline)
     rows = ~np.isnan(theirs)
     weights = None if task.weights is None else task.weights[rows]

@@ -1,4 +1,4 @@
-"""The helpers of these tests are found by name; a package `select` would hide Python's own module."""
+"""The helpers of these tests are found by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def whole(tmp_path_factory):
     """The outcome of a search that nothing disturbs: its facts and its folder."""
     from table_search import TRIALS, facts, small_space, small_task
 
-    from raresight.select import Limits, search
+    from raresight.automl import Limits, search
 
     folder = tmp_path_factory.mktemp("whole")
     found = search(small_task(), small_space(), Limits(TRIALS), folder=folder)

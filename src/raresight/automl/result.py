@@ -17,9 +17,9 @@ from ..common.atomic_files import write_file
 from ..metrics import Evaluation
 from ..model.folder import Model
 from ..report.fit_parts import InfluentialRow, plain
-from ..select.leaderboard import Row
 from ..tables.profile import Profile
-from .judging import Judged
+from .evaluation import HeldOutEvaluation
+from .leaderboard import Row
 from .options import Options
 
 __all__ = ["FitResult"]
@@ -56,7 +56,7 @@ class FitResult:
     model: Model
     leaderboard: tuple[Row, ...]
     evaluation: Evaluation
-    judged: Judged
+    judged: HeldOutEvaluation
     found: Mapping[str, Any]
     notes: tuple[str, ...]
     loss_mattered: bool

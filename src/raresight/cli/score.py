@@ -1,23 +1,42 @@
-"""Scoring on the terminal, with a bar."""
+"""`raresight score`: rows in, log-odds, probabilities and alerts out."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+import typer
 
-from ..model.folder import load
-from ..model.scoring import Scored, ScoringProgress, score_file
+from .console import progress_console
 
-__all__ = ["score_with_progress"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..model.scoring import Scored, ScoringProgress
+
+__all__ = ["score"]
+
+
+def score(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or of the run that made it.")],
+    data: Annotated[str, typer.Argument(help="CSV, Parquet or Arrow file, or a folder of parts.")],
+    out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .arrow.")],
+    keep: Annotated[str | None, typer.Option(help="Columns of the data to copy, such as id,when.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Score rows: log-odds, probability and alert, in the order of the rows, at constant memory."""
+    typer.echo(score_with_progress(model, data, out, keep, progress_console(), quiet))
 
 
 def score_with_progress(
     model: Path, data: Any, out: Path, keep: str | None, console: Console, quiet: bool
 ) -> str:
     """Score a file and say what was written."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from ..model.folder import load
+    from ..model.scoring import score_file
+
     loaded = load(model)
     columns = [name.strip() for name in keep.split(",") if name.strip()] if keep else []
     bar = Progress(

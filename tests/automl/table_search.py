@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from raresight.automl import Limits, SearchResult, Space, Task, make_space, search
 from raresight.engines import LocalEngine
-from raresight.select import Found, Limits, Space, Task, make_space, search
 from raresight.tables.splits import make_folds
 
 TRIALS = 22
@@ -51,7 +51,7 @@ def small_space() -> Space:
     return make_space("linear,lightgbm", "focal,poly(epsilon=1e308)")
 
 
-def facts(found: Found) -> dict[str, Any]:
+def facts(found: SearchResult) -> dict[str, Any]:
     """All of an outcome that must repeat."""
     trials = [
         {

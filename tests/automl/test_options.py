@@ -2,7 +2,13 @@
 
 import pytest
 
-from raresight.job.options import DEFAULT_BUDGET, DEFAULT_TRIALS, default_folder, make_options, read_duration
+from raresight.automl.options import (
+    DEFAULT_BUDGET,
+    DEFAULT_TRIALS,
+    default_folder,
+    make_options,
+    read_duration,
+)
 
 GOOD = {
     "target": "y", "positive": None, "fpr": 0.001, "max_fpr": 0.01, "time": None, "group": None,

@@ -18,8 +18,8 @@ import pytest
 
 import raresight
 from hostile_tables import frame
+from raresight.automl import fitting
 from raresight.common.calibration import held_out_calibrator, two_columns
-from raresight.job import fitting
 from raresight.metrics import recall_at_fpr
 
 SMALL = {"families": "linear,lightgbm", "losses": "crossentropy,tbl", "fpr": 0.01, "max_fpr": 0.1}
@@ -113,7 +113,7 @@ def test_same_seed_same_outcome(table, result):
 
 
 def test_large_tables_are_sampled_in_the_search(table, monkeypatch):
-    from raresight.job import rows
+    from raresight.automl import rows
 
     monkeypatch.setattr(rows, "MOST_NEGATIVES", 500)
     sampled = raresight.fit(table, target="label", trials=2, jobs=1, **SMALL)
@@ -123,7 +123,7 @@ def test_large_tables_are_sampled_in_the_search(table, monkeypatch):
 
 
 def test_losses_that_matter_and_those_that_do_not():
-    from raresight.job.judging import Judged, loss_verdict
+    from raresight.automl.evaluation import HeldOutEvaluation, loss_verdict
     from raresight.metrics import compare
     from raresight.model.candidate import Candidate
 
@@ -138,7 +138,7 @@ def test_losses_that_matter_and_those_that_do_not():
     tuned = (("l2", 0.1),)
 
     def verdict(twin, baseline, text="tbl(alpha=0.8,C=0.5)", parameters=tuned):
-        judged = Judged(good, good, None, None, baseline, twin)  # type: ignore[arg-type]
+        judged = HeldOutEvaluation(good, good, None, None, baseline, twin)  # type: ignore[arg-type]
         return loss_verdict(Candidate("linear", text, parameters), judged)
 
     assert verdict(gain, gain)[0]
@@ -167,7 +167,7 @@ def test_losses_that_matter_and_those_that_do_not():
 
 
 def test_an_interval_that_excludes_zero_shows_it():
-    from raresight.job.judging import _signed
+    from raresight.automl.evaluation import _signed
 
     assert _signed(-1.9e-7) == "-0.000019"
     assert (_signed(0.0), _signed(0.0123), _signed(-0.00004)) == ("+0.00", "+1.23", "-0.0040")
@@ -197,7 +197,7 @@ def test_a_budget_no_threshold_keeps(tmp_path):
 
 
 def test_class_counts_are_those_of_all_rows(table, monkeypatch):
-    from raresight.job import rows
+    from raresight.automl import rows
 
     monkeypatch.setattr(rows, "MOST_NEGATIVES", 500)
     found = raresight.fit(
@@ -364,8 +364,8 @@ def test_ctrl_c_after_the_search_waits_for_the_result(source, tmp_path):
 
 
 def test_a_first_file_cut_short_does_not_block_the_folder(tmp_path):
-    from raresight.job.options import make_options
-    from raresight.job.run_folder import open_run
+    from raresight.automl.options import make_options
+    from raresight.automl.run_folder import open_run
 
     options = make_options(
         target="y", positive=None, fpr=0.01, max_fpr=0.1, time=None, group=None, budget=None, trials=1,

@@ -15,7 +15,7 @@ from ..model.candidate import Candidate
 if TYPE_CHECKING:
     from ..tables.splits import Split
 
-__all__ = ["Found", "Limits", "Origin", "Progress", "State", "StoppedBy", "Task", "Trial"]
+__all__ = ["Limits", "Origin", "Progress", "SearchResult", "State", "StoppedBy", "Task", "Trial"]
 
 State = Literal["complete", "pruned", "failed"]
 StoppedBy = Literal["trials", "budget", "interrupted"]
@@ -141,7 +141,7 @@ class Progress:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """The outcome of a search.
 
     Attributes:
@@ -164,7 +164,7 @@ class Found:
         """Calibrated log-odds of the validation rows of a complete trial, NaN for rows never validated."""
         if not any(trial.number == number and trial.state == "complete" for trial in self.trials):
             raise ValueError(f"trial {number} is not complete, so it has no log-odds of every fold")
-        from .scores import read_scores
+        from .oof_predictions import read_scores
 
         return read_scores(self.folder, number)
 

@@ -25,11 +25,11 @@ from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fp
 from ..metrics.threshold import NoThresholdError
 from ..model.candidate import Candidate
 from ..model.families import Fitted, fit_candidates
-from ..select.search import Task
 from ..tables.schema import Schema
 from .rows import Rows
+from .search import Task
 
-__all__ = ["Judged", "Threshold", "calibration_by", "fit_all", "judge", "loss_verdict", "twin_of"]
+__all__ = ["HeldOutEvaluation", "Threshold", "calibration_by", "fit_all", "judge", "loss_verdict", "twin_of"]
 
 CROSS_ENTROPY = "crossentropy"
 CONFIDENCE = 0.95
@@ -55,7 +55,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class HeldOutEvaluation:
     """Everything learned from the held-out rows."""
 
     log_odds: NDArray[np.float64]
@@ -99,7 +99,7 @@ def calibration_by(out_of_fold: NDArray[Any], task: Task) -> Calibrator:
 
 def judge(
     rows: Rows, winner: Fitted, baseline: Fitted, twin: Fitted, *, fpr: float, max_fpr: float, seed: int
-) -> Judged:
+) -> HeldOutEvaluation:
     """Score the held-out rows once by each model and compare."""
     y = rows.test.y
     log_odds = winner.log_odds(rows.test.X)
@@ -112,7 +112,7 @@ def judge(
         scores = other.log_odds(rows.test.X)
         return compare("partial_auc", y, log_odds, scores, max_fpr=max_fpr, seed=seed)
 
-    return Judged(
+    return HeldOutEvaluation(
         log_odds=log_odds,
         naive=winner.naive_probability(rows.test.X),
         evaluation=evaluation,
@@ -139,7 +139,7 @@ def find_threshold(y: NDArray[Any], log_odds: NDArray[np.float64], fpr: float) -
     return Threshold(threshold, false_alarms / negatives, bound, safe, safe_recall)
 
 
-def loss_verdict(winner: Candidate, judged: Judged) -> tuple[bool, str]:
+def loss_verdict(winner: Candidate, judged: HeldOutEvaluation) -> tuple[bool, str]:
     """Whether the loss mattered on the held-out rows, and plain words about it.
 
     It did if the winner beats cross entropy with defaults and cross entropy with its own parameters, each by

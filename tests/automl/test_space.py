@@ -10,11 +10,11 @@ import optuna
 import pytest
 from table_search import table
 
+from raresight.automl import default_losses, make_space, planned, suggest
+from raresight.automl.space import distributions, plans
 from raresight.losses import parse
 from raresight.model.candidate import DEFAULTS, Candidate, installed_families
 from raresight.model.families import fit_candidates
-from raresight.select import default_losses, make_space, planned, suggest
-from raresight.select.space import distributions, plans
 
 COUNTS = (2940, 60)
 

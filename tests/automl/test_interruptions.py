@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
-from raresight.select import Limits, search
+from raresight.automl import Limits, search
 
 PROGRAM = Path(__file__).with_name("table_search.py")
 
@@ -72,7 +72,7 @@ def test_killed_at_random_moments(whole, tmp_path):
     assert killed_and_resumed(tmp_path, 3, random.Random(0)) == ("trials", whole[0])
 
 
-@pytest.mark.slow  # the command is killed with two jobs in tests/job, too
+@pytest.mark.slow  # the command is killed with two jobs in tests/automl, too
 def test_killed_with_two_jobs(whole, tmp_path):
     process = start(tmp_path, "--jobs", "2")
     assert heard_lines(process, 5)

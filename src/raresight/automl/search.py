@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..engines import Interrupts, LocalEngine, SharedArrays
 from .budget import Clock, Rates, affordable
-from .evaluation import Aim, FoldResult, Step, arrays_of, evaluate
-from .identity import check_identity, identity
+from .fold_evaluation import Aim, FoldResult, Step, arrays_of, evaluate
 from .journal import (
     Journal,
     candidate_of,
@@ -27,16 +26,17 @@ from .journal import (
     need_optuna,
     quiet_optuna,
 )
-from .records import Found, Limits, Progress, StoppedBy, Task, Trial, best_of
+from .oof_predictions import join_parts, part_is_whole, part_path, remove_parts, score_folder
+from .records import Limits, Progress, SearchResult, StoppedBy, Task, Trial, best_of
+from .run_identity import check_identity, identity
 from .sampling import ask_round, earlier_study, gives_up
-from .scores import join_parts, part_is_whole, part_path, remove_parts, score_folder
 from .space import Plan, Space, plans
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["Found", "Limits", "Progress", "Task", "Trial", "search"]
+__all__ = ["Limits", "Progress", "SearchResult", "Task", "Trial", "search"]
 
 ROUND = 8
 
@@ -51,7 +51,7 @@ def search(
     folder: Path,
     engine: LocalEngine | None = None,
     listener: Listener | None = None,
-) -> Found:
+) -> SearchResult:
     """Search for the candidate with the largest cross-validated partial AUC.
 
     Called again with the same folder, it goes on where it was stopped or killed; `limits` may then be
@@ -70,7 +70,7 @@ def search(
 
     >>> import numpy as np, tempfile
     >>> from raresight.tables.splits import make_folds
-    >>> from raresight.select import Limits, Task, make_space, search
+    >>> from raresight.automl import Limits, Task, make_space, search
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))
     >>> y = (rng.random(2000) < 0.03 * np.exp(X[:, 0])).astype(np.int8)
@@ -195,7 +195,7 @@ class _Run:
                 pass
         raise AssertionError("rounds never end")
 
-    def found(self, stopped_by: StoppedBy) -> Found:
+    def found(self, stopped_by: StoppedBy) -> SearchResult:
         """The outcome; KeyboardInterrupt or RuntimeError where there is none."""
         self._journal.note_seconds(self._clock.seconds)
         trials = self._trials()
@@ -205,7 +205,7 @@ class _Run:
         if best is None:
             reasons = [trial.message for trial in trials if trial.message]
             raise RuntimeError(f"no candidate could be evaluated; the first failed so: {reasons[0]}")
-        return Found(trials, best, stopped_by, self._clock.seconds, self._folder, len(self._task.y))
+        return SearchResult(trials, best, stopped_by, self._clock.seconds, self._folder, len(self._task.y))
 
     def _is_over(self, turn: Round) -> bool:
         held = self._journal.frozen()

@@ -19,8 +19,8 @@ from ..report.fit_parts import (
     RowsUsed,
     SearchSummary,
 )
-from ..select.leaderboard import Row
-from .judging import CROSS_ENTROPY, twin_of
+from .evaluation import CROSS_ENTROPY, twin_of
+from .leaderboard import Row
 from .result import FitResult
 
 __all__ = ["content_of"]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
+from raresight.automl import Limits, baseline_of, leaderboard, make_space, search
+from raresight.automl.search import ROUND, rounds
+from raresight.automl.space import plans
 from raresight.engines import LocalEngine
 from raresight.metrics import partial_auc, recall_at_fpr
-from raresight.select import Limits, baseline_of, leaderboard, make_space, search
-from raresight.select.search import ROUND, rounds
-from raresight.select.space import plans
 from raresight.tables.splits import Split
 
 

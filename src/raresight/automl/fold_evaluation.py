@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ..metrics import partial_auc, recall_at_fpr
 from ..model.candidate import Candidate
 from ..model.families import Fitted, fit_candidates
+from .oof_predictions import part_path, write_array
 from .records import Task
-from .scores import part_path, write_array
 
 __all__ = ["Aim", "FoldResult", "Step", "arrays_of", "evaluate"]
 

@@ -17,16 +17,16 @@ from typing import Any
 from ..common.versions import versions_of
 from ..engines import Interrupts, LocalEngine
 from ..model.folder import Model
-from ..select.leaderboard import baseline_of, leaderboard
-from ..select.search import Found, Limits, Progress, Task, search
-from ..select.space import Space, make_space
+from .evaluation import calibration_by, fit_all, judge, loss_verdict, twin_of
 from .influential import influential_rows
-from .judging import calibration_by, fit_all, judge, loss_verdict, twin_of
+from .leaderboard import baseline_of, leaderboard
 from .notes import notes_of
 from .options import Options, make_options
 from .result import FitResult
 from .rows import Rows, SearchRows, describe_split, read_rows, search_rows
 from .run_folder import check_place, open_run
+from .search import Limits, Progress, SearchResult, Task, search
+from .space import Space, make_space
 
 __all__ = ["Step", "fit"]
 
@@ -199,7 +199,7 @@ def _conclude(
     rows: Rows,
     chosen: SearchRows,
     task: Task,
-    found: Found,
+    found: SearchResult,
     engine: LocalEngine,
     tell: Listener,
     begun: float,
@@ -291,7 +291,7 @@ def _silent(step: Step) -> None:
     """Nobody listens."""
 
 
-def _summary(found: Found, planned: int | None) -> dict[str, Any]:
+def _summary(found: SearchResult, planned: int | None) -> dict[str, Any]:
     states = [trial.state for trial in found.trials]
     return {
         "stopped_by": found.stopped_by,
@@ -303,14 +303,14 @@ def _summary(found: Found, planned: int | None) -> dict[str, Any]:
     }
 
 
-def _as_done(options: Options, found: Found) -> Options:
+def _as_done(options: Options, found: SearchResult) -> Options:
     """The options that ask for what was done: so many trials, whatever the time."""
     if found.stopped_by == "trials":
         return replace(options, seconds=None)
     return replace(options, trials=len(found.trials), seconds=None)
 
 
-def _tried_losses(found: Found) -> list[str]:
+def _tried_losses(found: SearchResult) -> list[str]:
     """One loss a kind: the best setting tried of each, best first."""
     best: dict[str, tuple[float, str]] = {}
     for trial in found.trials:

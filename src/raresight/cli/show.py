@@ -1,25 +1,43 @@
-"""What a saved model is, in words."""
+"""`raresight show`: what a saved model is, in words."""
 
 from __future__ import annotations
 
-import json
+import json as encoder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from ..model.folder import MODEL_FILE, Model, find_model, load
+import typer
 
-__all__ = ["model_facts", "model_lines"]
+if TYPE_CHECKING:
+    from ..model.folder import Model
+
+__all__ = ["show"]
+
+
+def show(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or of the run that made it.")],
+    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Show what a model is: loss, columns, threshold, metrics, versions."""
+    if json:
+        typer.echo(encoder.dumps(model_facts(model), indent=2))
+    else:
+        typer.echo("\n".join(model_lines(model)))
 
 
 def model_facts(folder: str | Path) -> dict[str, Any]:
     """`model.json` as it is, after every part has been checked."""
+    from ..model.folder import MODEL_FILE, find_model, load
+
     load(folder)
-    facts: dict[str, Any] = json.loads((find_model(folder) / MODEL_FILE).read_text(encoding="utf-8"))
+    facts: dict[str, Any] = encoder.loads((find_model(folder) / MODEL_FILE).read_text(encoding="utf-8"))
     return facts
 
 
 def model_lines(folder: str | Path) -> list[str]:
     """The same for people; each line is whole, so that it can be copied."""
+    from ..model.folder import load
+
     pairs = _pairs(load(folder), model_facts(folder))
     width = max(len(name) for name, _ in pairs)
     return [f"{name:<{width}}  {text}" for name, text in pairs]

@@ -7,18 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..select.records import Found
-from .judging import Judged
+from .evaluation import HeldOutEvaluation
+from .records import SearchResult
 
 __all__ = ["notes_of"]
 
 
-def notes_of(found: Found, planned: int | None, judged: Judged, y: NDArray[Any]) -> tuple[str, ...]:
+def notes_of(
+    found: SearchResult, planned: int | None, judged: HeldOutEvaluation, y: NDArray[Any]
+) -> tuple[str, ...]:
     """A search cut short, and a budget that no threshold keeps."""
     return tuple(filter(None, [_search_note(found, planned), _threshold_note(judged, y)]))
 
 
-def _search_note(found: Found, planned: int | None) -> str:
+def _search_note(found: SearchResult, planned: int | None) -> str:
     if found.stopped_by == "trials":
         return ""
     done = f"{len(found.trials)}" + (f" of {planned}" if planned else "") + " candidates"
@@ -27,7 +29,7 @@ def _search_note(found: Found, planned: int | None) -> str:
     return f"The search ended with its time, after {done}."
 
 
-def _threshold_note(judged: Judged, y: NDArray[Any]) -> str:
+def _threshold_note(judged: HeldOutEvaluation, y: NDArray[Any]) -> str:
     """Where so many negatives share the highest score that any alert breaks the budget."""
     if judged.evaluation.alarms:
         return ""

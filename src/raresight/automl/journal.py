@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..model.candidate import Candidate
-from .evaluation import FoldResult
+from .fold_evaluation import FoldResult
 from .records import Origin, Trial
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..select.search import Progress
-from .fitting import Listener, Step
+from ..automl.fitting import Listener, Step
+from ..automl.search import Progress
 
 __all__ = ["shown"]
 

@@ -1,0 +1,59 @@
+"""The command line: a thin shell over the library, one file a command."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from . import analyze, fit, losses, score, show
+from .console import show_error, show_warning
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="raresight",
+    help="Classification of rare events: losses, theory, metrics and models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"raresight {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def raresight(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop."),
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Classification of rare events: losses, theory, metrics and models."""
+
+
+for command in (fit.fit, score.score, show.show, losses.losses, analyze.analyze):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line: an error is one line, its traceback shown only with --debug."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    if debug:  # accepted before and after the command's name
+        arguments = ["--debug", *(argument for argument in arguments if argument != "--debug")]
+    warnings.showwarning = show_warning
+    try:
+        app(args=arguments, prog_name="raresight")
+    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
+        if debug:
+            raise
+        show_error(error)
+        sys.exit(1)

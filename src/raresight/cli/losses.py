@@ -1,0 +1,38 @@
+"""`raresight losses`: which losses there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+__all__ = ["losses"]
+
+
+def losses(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Losses such as 'tbl(alpha=0.7,C=1)'; left out, every loss.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the losses and their gradients to this PNG, SVG or PDF file.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Show every loss with its parameters, properties and formula."""
+    from ..losses import all_losses, parse
+    from ..report.loss_table import loss_rows, loss_table
+
+    chosen = tuple(parse(name) for name in names) if names else all_losses()
+    if json:
+        import json as encoder
+
+        typer.echo(encoder.dumps(loss_rows(chosen), indent=2))
+    else:
+        Console().print(loss_table(chosen))
+    if plot is not None:
+        from ..report.loss_figure import draw_losses
+
+        draw_losses(chosen, plot)
+        typer.echo(f"wrote {plot}", err=True)
