@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from raresight.losses import Loss
 from raresight.losses._numpy_ops import NumpyOps
+from raresight.losses.start import constant_score, refuse_nan
+from raresight.theory._inputs import check_loss
 from raresight.theory.influence import chunks, read_sample
 from raresight.theory.linear_rule import Floats, LinearRule, length
-from raresight.theory.loss_terms import check_loss, constant_score, refuse_nan
 from raresight.theory.minimisation import Expansion, LocalMinimum, minimise
 
 _EMPIRICAL_TOLERANCE = 1e-8
@@ -42,7 +43,7 @@ def empirical_minimiser(
     >>> bool(abs(rule.w[0]) < 1e-7)
     True
     """
-    check_loss(loss)
+    check_loss(loss, "empirical_minimiser")
     points, labels = read_sample(X, y)
     weights = _read_weights(sample_weight, labels)
     if not (math.isfinite(l2) and l2 >= 0):

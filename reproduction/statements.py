@@ -97,7 +97,7 @@ def table1(out: Path, seed: int, tell: Callable[[str], None]) -> list[Path]:
 
 def _leading(loss: Loss, prior: float, beta: float, c: float) -> float:
     """c pi^beta; for erf pi^2/psi(z_pi), the form whose error is 1/log."""
-    if isinstance(loss, Erf):
+    if (tail := loss.tail()) is not None and tail.is_gaussian:
         z = float(loss.score(math.log(prior) - math.log1p(-prior)))
         return math.exp(2 * math.log(prior) + 0.5 * z * z + 0.5 * math.log(2 * math.pi))
     return float(c * np.power(prior, beta))

@@ -14,7 +14,6 @@ from loss_cases import BINARY_LOSSES, has_link
 from raresight.losses import (
     TBL,
     Alpha,
-    ClassWeighted,
     CrossEntropy,
     Erf,
     Focal,
@@ -159,8 +158,26 @@ def test_table_one_is_the_limit_of_f():
     for loss in (CrossEntropy(), Focal(2.0), Poly(1.0), VectorScaling(0.5), Erf(), TBL(1.0, 0.5)):
         ratio = f_function(loss, 3.0, 1e-300) / limiting_f_function(loss, 3.0, 1e-300)
         assert ratio == pytest.approx(1, rel=0.01)
-    with pytest.raises(ValueError, match="no limiting f-function is known for classweighted"):
-        limiting_f_function(ClassWeighted(CrossEntropy(), (1, 2)), 2.0, 0.1)
+    with pytest.raises(ValueError, match="no limiting f-function is known for mine"):
+        limiting_f_function(from_callable(logistic, name="mine"), 2.0, 0.1)
+
+
+# Not those with alpha within 1e-3 of 1: their second term is prior^(1 - alpha) of the first at any prior.
+WITH_LIMIT = [
+    loss
+    for loss in BINARY_LOSSES
+    if loss.has_unique_minimiser and loss.tail() is not None and not 0 < loss.tail().growth < 1e-3
+]
+
+
+@pytest.mark.parametrize("loss", WITH_LIMIT, ids=str)
+def test_f_tends_to_its_limit(loss):
+    prior, t = 1e-280, 3.0
+    ratio = f_function(loss, t, prior) / limiting_f_function(loss, t, prior)
+    # The next terms are at most (1 + S (m+ + m-))/log(1/prior), and for erf a root of that.
+    assert ratio == pytest.approx(1, abs=0.06)
+    farther = f_function(loss, t, 1e-140) / limiting_f_function(loss, t, 1e-140)
+    assert abs(ratio - 1) <= abs(farther - 1) + 1e-12
 
 
 def test_the_linear_part_integrates_to_nothing():
@@ -285,7 +302,7 @@ def test_priors_come_in_any_shape():
         (lambda: EmpiricalExperiment([1, 0], [1.0, math.nan]), ValueError, "missing value"),
         (lambda: statistical_information(TBL(), G1, 0.0), ValueError, "strictly between 0 and 1, got 0.0"),
         (lambda: statistical_information(TBL(), "G1", 0.1), TypeError, "needs an experiment"),
-        (lambda: statistical_information("tbl", G1, 0.1), TypeError, "needs a loss"),
+        (lambda: statistical_information("tbl", G1, 0.1), TypeError, "must be a loss"),
         (lambda: statistical_information(Alpha(math.inf), G1, 0.1), ValueError, "no unique minimiser"),
         (lambda: bayes_risk(VectorScaling.from_counts((3, 2, 1)), 0.1), ValueError, "class logits"),
         (lambda: bayes_risk(TBL(), 1.5), ValueError, r"eta must lie in \[0, 1\], got 1.5"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..losses import Loss
-from ..theory.loss_terms import constant_score
+from ..losses.start import constant_scores
 from .design import Floats
 from .errors import NotConvergedWarning
 from .newton import Minimum, Settings, Steps, descend
@@ -21,7 +20,6 @@ from .risk import Request, RiskDerivatives, Sample, evaluate
 
 __all__ = [
     "SolverOptions",
-    "best_constant",
     "class_shares",
     "constant_start",
     "minimise",
@@ -115,7 +113,7 @@ def _pilot_fits(
 def _constant_pull(sample: Sample, loss: Loss) -> float:
     """The mean of |l'| at the best constant scores."""
     shares = class_shares(sample)
-    constant = best_constant(loss, shares)
+    constant = constant_scores(loss, shares)
     if len(shares) == 2:
         return float(shares @ np.abs(loss.gradient(np.repeat(constant, 2), np.arange(2))))
     k = len(shares)
@@ -126,15 +124,8 @@ def constant_start(sample: Sample, loss: Loss) -> Floats:
     """Coefficients 0 and the loss's best constant scores, of shape (n_scores, columns)."""
     theta = np.zeros((sample.n_scores, sample.design.n_columns))
     if sample.design.intercept:
-        theta[:, -1] = best_constant(loss, class_shares(sample))
+        theta[:, -1] = constant_scores(loss, class_shares(sample))
     return theta
-
-
-def best_constant(loss: Loss, shares: Floats) -> Floats:
-    """The scores that minimise the risk of classes with these shares, whatever x: one number, or K logits."""
-    if len(shares) == 2:
-        return np.array([constant_score(loss, math.log(shares[1]) - math.log(shares[0]))])
-    return np.asarray(loss.class_scores(shares))
 
 
 def class_shares(sample: Sample) -> Floats:

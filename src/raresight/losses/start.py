@@ -1,4 +1,4 @@
-"""The constant a booster starts from, and how curved the loss is there.
+"""The best constant score, from which every fit starts, and how curved the loss is there.
 
 With class shares pi (weighted), the loss-optimal constant z* minimises sum_k pi_k l(k, z). For a binary score
 it is z* = link(log(pi/(1 - pi))). The curvature at the start is the mean second derivative of a row,
@@ -13,16 +13,110 @@ the log-odds in one unit of the score. Whatever is measured in units of the Hess
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ._numpy_ops import NumpyOps
 from .contract import Loss
 
 Array = np.ndarray[Any, Any]
 
-__all__ = ["Start", "start_of"]
+__all__ = ["Start", "constant_score", "constant_scores", "refuse_nan", "start_of"]
+
+
+def constant_scores(loss: Loss, shares: Any, *, array: Callable[[list[float]], Any] = np.array) -> Array:
+    """The scores that minimise the risk of classes with these shares, whatever the features.
+
+    Args:
+        loss: The loss.
+        shares: P(y=1) as one number or `(1 - prior, prior)`, or K class shares.
+        array: What makes an array of log-odds. With tensors a link needs PyTorch alone, where the same for
+            NumPy may need SciPy.
+
+    Returns:
+        One number in an array, or K logits.
+
+    >>> from raresight.losses import parse
+    >>> constant_scores(parse("alpha(0.5)"), 0.01).round(3).tolist()
+    [-2.298]
+    """
+    if np.ndim(shares) == 0:
+        prior = float(shares)
+        if not 0 < prior < 1:
+            raise ValueError(f"the prior must lie strictly between 0 and 1, got {prior}")
+        log_odds = math.log(prior) - math.log1p(-prior)
+    elif len(shares) == 2 and loss.takes_score:
+        # Not from the sum of the shares: 1 - prior has no digits left of a prior of 1e-20.
+        log_odds = math.log(shares[1]) - math.log(shares[0])
+    else:
+        return loss.class_scores(shares)
+    if array is not np.array:
+        scores: Array = loss.score(array([log_odds]))
+        return scores
+    return np.array([constant_score(loss, log_odds)])
+
+
+def constant_score(loss: Loss, log_odds: float) -> float:
+    """The best score that ignores the features at these log-odds: rho l'(1, b) + l'(0, b) = 0.
+
+    Raises:
+        RuntimeError: No score balances the classes.
+    """
+    try:
+        score = float(loss.score(log_odds))
+    except RuntimeError:  # the link of a loss that is not monotone exists on an interval only
+        score = math.nan
+    if math.isfinite(score):
+        # A loss from outside may have a link that does not fit its derivatives; those decide.
+        negative, positive = _weighted_slopes(loss, score, log_odds)
+        if abs(negative + positive) <= 1e-6 * (abs(negative) + abs(positive)):
+            return score
+    return _bisect(lambda score: sum(_weighted_slopes(loss, score, log_odds)), str(loss), log_odds)
+
+
+def refuse_nan(loss: Loss, z: Array, labels: Array, total: Array) -> None:
+    """An error that names the first score at which the loss or a derivative of it is not a number."""
+    missing = np.isnan(total)
+    if missing.any():
+        where = int(np.argmax(missing))
+        raise ValueError(
+            f"{loss} or a derivative of it is NaN at z = {z[where]:.6g}, y = {int(labels[where])}; write it "
+            "so that large scores do not overflow (softplus or logsigmoid, not the log of a probability)"
+        )
+
+
+def _weighted_slopes(loss: Loss, score: float, log_odds: float) -> tuple[float, float]:
+    """l'(0, score) and rho l'(1, score)."""
+    z = np.array([score])
+    slopes = []
+    with NumpyOps.guard():
+        for label in (0, 1):
+            value, slope = loss._branch(NumpyOps, z, label, 1)
+            refuse_nan(loss, z, np.array([label]), value + slope)
+            slopes.append(float(slope[0]))
+    return slopes[0], math.exp(log_odds) * slopes[1]
+
+
+def _bisect(slope: Callable[[float], float], name: str, log_odds: float) -> float:
+    """Where an increasing slope passes zero."""
+    reach = 1.0
+    while not (slope(-reach) < 0 < slope(reach)):
+        reach *= 2
+        if reach > 1e4:
+            raise RuntimeError(
+                f"{name}: no constant score balances the two classes at log-odds {log_odds:.6g}"
+            )
+    low, high = -reach, reach
+    for _ in range(200):  # to the last digit, for any reach
+        middle = (low + high) / 2
+        if slope(middle) < 0:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 @dataclass(frozen=True)
@@ -58,7 +152,7 @@ def start_of(loss: Loss, shares: Any) -> Start:
 
 
 def _binary_start(loss: Loss, pi: Array) -> Start:
-    score = float(loss.score(math.log(pi[1]) - math.log(pi[0])))
+    score = float(constant_scores(loss, pi)[0])
     _, slopes, bends = loss.derivatives(np.full(2, score), np.array([0, 1]))
     curvature = abs(float(pi @ bends))
     # h* = pi |l'(1)| lambda', which gives lambda' without differentiating the link.
@@ -68,7 +162,7 @@ def _binary_start(loss: Loss, pi: Array) -> Start:
 
 
 def _class_start(loss: Loss, pi: Array) -> Start:
-    scores = loss.class_scores(pi)
+    scores = constant_scores(loss, pi)
     n = pi.size
     bends = loss.hessian_diagonal(np.tile(scores, (n, 1)), np.arange(n))
     per_logit = np.abs(pi @ bends)

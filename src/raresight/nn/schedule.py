@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..losses import LDAM, Loss
+from ..losses import Loss
 from .drw import DeferredReweighting
 from .recipe import Recipe
 
@@ -29,11 +29,11 @@ def learning_rates(recipe: Recipe, replicas: int, epoch: int, steps: int) -> Ten
 
 
 def deferred_replicas(recipe: Recipe, losses: Sequence[Loss]) -> tuple[bool, ...]:
-    """Which replicas are reweighted late: those the recipe names, or those with an LDAM loss."""
+    """Which replicas are reweighted late: those the recipe names, or those whose loss asks for it."""
     if recipe.drw_epoch is None:
         return (False,) * len(losses)
     if recipe.deferred is None:
-        return tuple(_is_ldam(loss) for loss in losses)
+        return tuple(loss.prefers_deferred_weights for loss in losses)
     if len(recipe.deferred) != len(losses):
         raise ValueError(
             f"the recipe's deferred has {len(recipe.deferred)} entries for {len(losses)} replicas: "
@@ -51,9 +51,3 @@ def class_weights(
         schedule = DeferredReweighting(class_counts, recipe.drw_epoch)
         weights[torch.tensor(deferred)] = torch.tensor(schedule.weights(epoch), dtype=torch.float64)
     return weights
-
-
-def _is_ldam(loss: Loss) -> bool:
-    """Whether the loss is LDAM, or one built around it."""
-    base = getattr(loss, "base", None)
-    return isinstance(loss, LDAM) or (isinstance(base, Loss) and _is_ldam(base))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..losses import Loss
+from ..losses.start import constant_scores
 
 __all__ = ["start_at_prior_", "start_scores"]
 
@@ -47,9 +49,6 @@ def start_scores(loss: Loss, prior: float | Sequence[float]) -> Tensor:
     """
     if np.ndim(prior) != 0:
         return torch.from_numpy(loss.class_scores(prior))
-    chance = float(prior)  # type: ignore[arg-type]
-    if not 0 < chance < 1:
-        raise ValueError(f"the prior must lie strictly between 0 and 1, got {chance}")
-    # A tensor: some links need SciPy for NumPy's numbers, which nets do without.
-    score: Tensor = loss.score(torch.tensor([math.log(chance) - math.log1p(-chance)], dtype=torch.float64))
-    return score
+    # As a tensor: some links need SciPy for NumPy's numbers, which nets do without.
+    score: Any = constant_scores(loss, prior, array=partial(torch.tensor, dtype=torch.float64))
+    return torch.as_tensor(score)

@@ -1,4 +1,4 @@
-"""Checks that the theory's functions share."""
+"""Checks that the functions of the theory share, and the branches of a loss, checked."""
 
 from __future__ import annotations
 
@@ -7,30 +7,45 @@ from typing import Any
 import numpy as np
 
 from ..losses import Loss
+from ..losses._numpy_ops import NumpyOps
+from ..losses.start import refuse_nan
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 _FAR = np.array([-500.0, 0.0, 500.0])
 
 
-def need_binary_link(loss: Loss, what: str) -> None:
-    """A loss of a binary score, every risk of which has one minimiser."""
+def check_loss(loss: Loss, what: str) -> None:
+    """A loss of a binary score, every risk of which has one minimiser; `what` needs it."""
     if not isinstance(loss, Loss):
-        raise TypeError(f"{what} needs a loss of raresight.losses, got {loss!r}")
+        raise TypeError(f"{what}: loss must be a loss of raresight.losses, got {loss!r}")
     if not loss.takes_score:
         raise ValueError(
             f"{what}: {loss} is for {loss.n_classes} class logits; the theory is of a binary score"
         )
     if not loss.has_unique_minimiser:
         raise ValueError(
-            f"{what}: {loss} has no unique minimiser of its pointwise risk (its link does not rise "
-            "everywhere), so Bayes scores are not defined"
+            f"{what}: {loss} has no unique minimiser: its link log l'(0, z) - log(-l'(1, z)) does not "
+            "increase strictly with the score, so the best score of a point is not determined"
         )
+
+
+def check_risk_loss(loss: Loss, what: str) -> None:
+    """The same, and the least value is zero: the information of a risk is measured from there."""
+    check_loss(loss, what)
     low = min(float(np.min(loss.value(_FAR, np.full(3, label)))) for label in (0, 1))
     if loss.is_monotone and not abs(low) < 1e-9:
         raise ValueError(
             f"{what}: the least value of {loss} must be zero, it seems to be {low:.6g}; subtract it"
         )
+
+
+def branch(loss: Loss, z: Array, label: int) -> tuple[Array, Array, Array]:
+    """Value and two derivatives of l(label, z), refusing what is not a number."""
+    with NumpyOps.guard():
+        value, slope, bend = loss._branch(NumpyOps, z, label, 2)
+        refuse_nan(loss, z, np.full(z.shape, label), value + slope + bend)
+    return value, slope, bend
 
 
 def numbers(values: Any, name: str) -> Array:

@@ -8,19 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..losses import (
-    LDAM,
-    TBL,
-    Alpha,
-    CrossEntropy,
-    Erf,
-    Focal,
-    LogitAdjusted,
-    Loss,
-    Poly,
-    Squared,
-    VectorScaling,
-)
+from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
 from ._inputs import Array, log_odds_of, probabilities
 from .experiments import Experiment, GaussianExperiment
@@ -113,15 +101,11 @@ def has_bounded_influence(loss: Loss) -> bool:
 
 
 def limiting_index(loss: Loss) -> float:
-    """The decay index as the prior vanishes: known for the built-in losses, read off far out else."""
-    if isinstance(loss, LogitAdjusted):
-        return limiting_index(loss.base)
-    if isinstance(loss, (Alpha, TBL)):
-        return loss.alpha
-    if isinstance(loss, Squared):
-        return 2.0
-    if isinstance(loss, (CrossEntropy, Poly, Focal, Erf, LDAM, VectorScaling)):
-        return 1.0
+    """The decay index as the prior vanishes: that of the loss's tail, or read off far out without one."""
+    tail = loss.tail()
+    if tail is not None:
+        return tail.index
+    # The farther out the closer to the limit, unless the slopes of a user's loss underflow there.
     for log_rho in (-600.0, -300.0, -100.0, -30.0):
         try:
             beta = float(local_index(loss, log_rho=log_rho).beta)

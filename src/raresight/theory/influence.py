@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
+from ._inputs import check_loss
 from .linear_rule import Floats, LinearRule
-from .loss_terms import check_loss
 
 __all__ = ["chunks", "deletion_effect", "influence", "leverage", "read_sample"]
 
@@ -125,7 +125,7 @@ class _Fit:
     """A rule on its data: the derivatives of the loss row by row, and H^-1."""
 
     def __init__(self, loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> None:
-        check_loss(loss)
+        check_loss(loss, "the influence of rows")
         points, self.labels = read_sample(X, y)
         self.loss, self.points = loss, points
         self.n, self.dim = points.shape[0], points.shape[1] + 1

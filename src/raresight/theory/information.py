@@ -16,7 +16,7 @@ import numpy as np
 
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
-from ._inputs import Array, as_given, need_binary_link, numbers, probabilities
+from ._inputs import Array, as_given, check_risk_loss, numbers, probabilities
 from .experiments import Experiment
 from .ratios import Ratios
 from .risk import bayes_risk
@@ -115,7 +115,7 @@ def _scaled(mass: Array, s: Array) -> Array:
 
 
 def _check(loss: Loss, experiment: Experiment, prior: Any, what: str) -> Array:
-    need_binary_link(loss, what)
+    check_risk_loss(loss, what)
     if not isinstance(experiment, Experiment):
         raise TypeError(f"{what} needs an experiment such as GaussianExperiment(1.0), got {experiment!r}")
     return probabilities(prior, "prior")
@@ -160,7 +160,7 @@ def local_index(loss: Loss, rho: Any = None, *, log_rho: Any = None) -> LocalInd
     >>> round(float(local_index(Alpha(0.7), 1e-8).beta), 6)
     0.699999
     """
-    need_binary_link(loss, "local_index")
+    check_risk_loss(loss, "local_index")
     if (rho is None) == (log_rho is None):
         raise TypeError("local_index takes either rho or log_rho")
     if log_rho is None:

@@ -20,24 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..losses import (
-    LDAM,
-    TBL,
-    Alpha,
-    ClassWeighted,
-    CrossEntropy,
-    Erf,
-    Focal,
-    LogitAdjusted,
-    Loss,
-    Poly,
-    Squared,
-    VectorScaling,
-)
-from ..losses.alpha import tuning
-from ._inputs import log_odds_of, probabilities
+from ..losses import Loss
+from ..losses.tails import Tail
+from ._inputs import check_loss, log_odds_of, probabilities
 from .linear_rule import Floats, LinearRule, read_only, solve
-from .loss_terms import check_loss
 from .minimisation import Expansion, LocalMinimum, minimise
 from .mixture import GaussianMixture
 
@@ -102,17 +88,29 @@ def limiting_rule(loss: Loss, minority: GaussianMixture, majority: GaussianMixtu
     >>> limiting_rule(Alpha(0.5), minority, majority).w.round(12).tolist()
     [1.0]
     """
-    check_loss(loss)
+    check_loss(loss, "limiting_rule")
     check_dimensions(minority, majority)
-    base, shift, log_weight = _unwrap(loss)
-    if isinstance(base, Erf):
+    tail = _known_tail(loss)
+    log_weight = tail.log_weights[1] - tail.log_weights[0]
+    if tail.is_gaussian:
+        # The pull of a negative falls faster than any exponential, so w vanishes, and |b| w has a limit.
         theta = _solve(0.0, minority, majority, loss)
-        return LimitingRule(theta, log_weight - majority.log_mgf(theta)[0], 1.0, shift, is_probit=True)
-    tail = _tail(base, loss)
+        offset = log_weight - majority.log_mgf(theta)[0]
+        return LimitingRule(theta, offset, 1.0, tail.shift, is_probit=True)
     v = _solve(tail.growth / tail.decay, minority, majority, loss)
     w = v / tail.decay
     balance = minority.log_mgf(-tail.growth * w)[0] - majority.log_mgf(v)[0]
-    return LimitingRule(w, tail.log_ratio + log_weight + balance, 1 / (tail.growth + tail.decay), shift)
+    return LimitingRule(w, tail.log_ratio + balance, 1 / (tail.growth + tail.decay), tail.shift)
+
+
+def _known_tail(loss: Loss) -> Tail:
+    tail = loss.tail()
+    if tail is None:
+        raise ValueError(
+            f"the limiting rule of {loss} is not known, since its tail() gives no tail: write the loss as a "
+            "MarginLoss, or override tail()"
+        )
+    return tail
 
 
 def check_prior(prior: float) -> float:
@@ -123,56 +121,6 @@ def check_prior(prior: float) -> float:
 def check_dimensions(minority: GaussianMixture, majority: GaussianMixture) -> None:
     if minority.dim != majority.dim:
         raise ValueError(f"the minority has {minority.dim} dimensions and the majority {majority.dim}")
-
-
-# ---- tails -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Tail:
-    """-l'(1, z) ~ a e^(-growth z) and l'(0, z) ~ c e^(decay z) as z -> -inf; log_ratio = log(a/c)."""
-
-    growth: float
-    decay: float
-    log_ratio: float
-
-
-def _unwrap(loss: Loss) -> tuple[Loss, float, float]:
-    """The loss inside compositions, what they add to its score, and log(w+/w-)."""
-    shift = log_weight = 0.0
-    while isinstance(loss, (LogitAdjusted, ClassWeighted)):
-        if isinstance(loss, LogitAdjusted):
-            shift += loss.shift
-        else:
-            log_weight += math.log(loss.weights[1] / loss.weights[0])
-        loss = loss.base
-    return loss, shift, log_weight
-
-
-def _tail(base: Loss, loss: Loss) -> _Tail:
-    if isinstance(base, CrossEntropy):
-        return _Tail(0.0, 1.0, 0.0)
-    if isinstance(base, Alpha):
-        return _Tail(tuning(base.alpha), 1.0, 0.0)
-    if isinstance(base, TBL):
-        return _Tail(tuning(base.alpha), 1.0, -base.C)
-    if isinstance(base, Focal):
-        return _Tail(0.0, 1 + base.gamma, -math.log1p(base.gamma))
-    if isinstance(base, Poly):
-        # At epsilon = -1 the slope q (1 + epsilon p) is q^2: another order of decay.
-        return _Tail(0.0, 2.0, 0.0) if base.epsilon == -1 else _Tail(0.0, 1.0, -math.log1p(base.epsilon))
-    if isinstance(base, Squared):
-        return _Tail(-1.0, 2.0, 0.0)
-    if isinstance(base, VectorScaling) and base.delta is not None:
-        # iota_pos moves the corner of l(1, z), which the limit leaves behind.
-        ratio = math.log(base.delta) - math.log(base.delta_neg) - base.iota_neg
-        return _Tail(0.0, base.delta_neg, ratio)
-    if isinstance(base, LDAM):
-        return _Tail(0.0, base.scale, -base.scale * base.margins[0])
-    raise ValueError(
-        f"the limiting rule of {loss} is not known; supported are crossentropy, erf, alpha, tbl, focal, "
-        "poly, vectorscaling, ldam, squared, and logitadjusted and classweighted of these"
-    )
 
 
 def _probit_intercept(target: float) -> float:

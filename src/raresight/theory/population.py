@@ -10,9 +10,10 @@ import numpy as np
 
 from ..losses import CrossEntropy, Loss
 from ..losses._numpy_ops import NumpyOps
+from ..losses.start import constant_score
+from ._inputs import branch, check_loss
 from .limits import check_dimensions, check_prior, common_frame
 from .linear_rule import Floats, LinearRule, length, solve
-from .loss_terms import branch, check_loss, constant_score
 from .minimisation import Expansion, LocalMinimum, minimise
 from .mixture import GaussianMixture
 
@@ -54,7 +55,7 @@ def population_minimiser(
     >>> rule.w.round(9).tolist(), bool(rule.gradient_norm < 1e-10)
     ([1.0], True)
     """
-    check_loss(loss)
+    check_loss(loss, "population_minimiser")
     check_dimensions(minority, majority)
     log_rho = check_prior(prior)
     centre, root = common_frame(minority, majority)

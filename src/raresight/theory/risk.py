@@ -12,21 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..losses import (
-    LDAM,
-    TBL,
-    Alpha,
-    CrossEntropy,
-    Erf,
-    Focal,
-    LogitAdjusted,
-    Loss,
-    Poly,
-    Squared,
-    VectorScaling,
-)
+from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
-from ._inputs import Array, as_given, log_odds_of, need_binary_link, numbers, probabilities
+from ._inputs import Array, as_given, check_loss, check_risk_loss, log_odds_of, numbers, probabilities
 from .weight import WeightDensity, quadrature
 
 __all__ = [
@@ -65,7 +53,7 @@ def bayes_risk(loss: Loss, eta: Any = None, *, log_odds: Any = None) -> Any:
     >>> round(float(bayes_risk(Squared(), 0.25)), 6)
     0.1875
     """
-    need_binary_link(loss, "bayes_risk")
+    check_risk_loss(loss, "bayes_risk")
     if (eta is None) == (log_odds is None):
         raise TypeError("bayes_risk takes either eta or log_odds")
     if log_odds is None:
@@ -101,7 +89,7 @@ def f_function(loss: Loss, t: Any, prior: Any) -> Any:
     >>> round(float(f_function(CrossEntropy(), 2.0, 0.01)), 6)
     -0.042239
     """
-    need_binary_link(loss, "f_function")
+    check_risk_loss(loss, "f_function")
     ratio, pi = np.broadcast_arrays(_ratios(t), probabilities(prior, "prior"))
     log_prior, log_rest = np.log(pi), np.log1p(-pi)
     with np.errstate(divide="ignore"):
@@ -125,7 +113,7 @@ def centred_f_function(loss: Loss, t: Any, prior: Any) -> Any:
     >>> round(float(centred_f_function(Squared(), 2.0, 0.01) / 0.01**2), 3)
     0.97
     """
-    need_binary_link(loss, "centred_f_function")
+    check_risk_loss(loss, "centred_f_function")
     ratio, pi = np.broadcast_arrays(_ratios(t), probabilities(prior, "prior"))
     result = np.array([_regret(loss, float(a), float(b)) for a, b in zip(ratio.flat, pi.flat, strict=True)])
     return as_given(result.reshape(ratio.shape))
@@ -151,49 +139,48 @@ def _regret(loss: Loss, t: float, prior: float) -> float:
 
 
 def limiting_f_function(loss: Loss, t: Any, prior: Any) -> Any:
-    """The paper's Table 1, with TBL, erf and LDAM added: what f(t) tends to as the prior vanishes.
+    """The paper's Table 1 for any loss with a known tail: what f(t) tends to as the prior vanishes.
 
-    For cross entropy, poly, LDAM and logit-adjusted cross entropy -pi log(pi) (1 - t); focal: that
-    over 1 + gamma; vector scaling: that times delta; erf: pi sqrt(-2 log pi) (1 - t); squared:
-    pi (1 - t); alpha < 1: pi^alpha (1 - t^alpha)/(1 - alpha); TBL: e^(-alpha C) times that. All but
-    the last two are linear in t: they carry no information (see `centred_f_function`). For alpha
-    above 1 the loss is bounded and the limit pi (1 - t) times that bound.
+    With the tails -l'(1, z) ~ a e^(-u z) and l'(0, z) ~ c e^(k z) of `raresight.losses.tails`:
+
+        u > 0    K pi^beta (1 - t^beta),  beta = k/(k + u),  K = a (1/u + 1/k) (a/c)^(-u/(u + k))
+        u = 0    -(a/k) pi log(pi) (1 - t)
+        u < 0    l(1, -inf) pi (1 - t),  a bounded loss
+        erf      pi sqrt(-2 log pi) (1 - t)
+
+    A shift of the score (logit adjustment) cancels; class weights are part of a and c. All but the first are
+    linear in t: they carry no information (see `centred_f_function`).
+
+    Raises:
+        ValueError: The tail of the loss is not known.
 
     >>> from raresight.losses import Alpha
     >>> round(float(limiting_f_function(Alpha(0.5), 4.0, 1e-4)), 6)
     -0.02
     """
     ratio, pi = np.broadcast_arrays(_ratios(t), probabilities(prior, "prior"))
+    check_loss(loss, "limiting_f_function")
     return as_given(np.asarray(_limit(loss, ratio, pi)))
 
 
 def _limit(loss: Loss, t: Array, pi: Array) -> Array:
-    if isinstance(loss, LogitAdjusted):
-        return _limit(loss.base, t, pi)  # a shift of the score is absorbed by the minimisation
-    leading = -pi * np.log(pi) * (1 - t)
-    if isinstance(loss, (Alpha, TBL)):
-        damping = np.exp(-loss.alpha * loss.C) if isinstance(loss, TBL) else 1.0
-        if loss.alpha < 1:
-            return np.asarray(damping * pi**loss.alpha * (1 - t**loss.alpha) / (1 - loss.alpha))
-        if loss.alpha == 1:
-            return np.asarray(damping * leading)
-        bound = np.exp(-loss.C) if isinstance(loss, TBL) else 1.0
-        return np.asarray(bound * pi * (1 - t) / (1 - 1 / loss.alpha))
-    if isinstance(loss, (CrossEntropy, Poly, LDAM)) and loss.takes_score:
-        return np.asarray(leading)
-    if isinstance(loss, Focal):
-        return np.asarray(leading / (1 + loss.gamma))
-    if isinstance(loss, VectorScaling) and loss.takes_score:
-        assert loss.delta is not None
-        return np.asarray(leading * loss.delta / loss.delta_neg)
-    if isinstance(loss, Erf):
-        return np.asarray(pi * np.sqrt(-2 * np.log(pi)) * (1 - t))
-    if isinstance(loss, Squared):
-        return np.asarray(pi * (1 - t))
-    raise ValueError(
-        f"no limiting f-function is known for {loss}: known are crossentropy, squared, erf, focal, poly, "
-        "vectorscaling and ldam of a binary score, alpha, tbl, and logit adjustment of these"
-    )
+    tail = loss.tail()
+    if tail is None:
+        raise ValueError(
+            f"no limiting f-function is known for {loss}, since its tail() gives no tail: write the loss as "
+            "a MarginLoss, or override tail()"
+        )
+    log_prior = np.log(pi)
+    if tail.is_gaussian:
+        # l(1, z) ~ -z as for cross entropy, but the best score is only of the size of sqrt(-2 log pi).
+        return np.asarray(math.exp(tail.log_weights[1]) * pi * np.sqrt(-2 * log_prior) * (1 - t))
+    if tail.growth < 0:
+        # A bounded loss gives all positives up: each costs the bound.
+        return np.asarray(float(loss.value(-1e300, 1)) * pi * (1 - t))
+    factor, beta = tail.risk_factors()
+    if tail.growth == 0:
+        return np.asarray(-factor * pi * log_prior * (1 - t))
+    return np.asarray(factor * np.exp(beta * log_prior) * (1 - t**beta))
 
 
 def _ratios(t: Any) -> Array:
