@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from machine import write_rows
-from raresight.nn import Recipe, Replicas, Training, train
+from raresight.nn import Recipe, Replicas, TrainingRecord, train
 from reproduction.images import read_cifar10
 from reproduction.images.imbalance import halves
 from reproduction.images.rows import ImageRows
@@ -71,7 +71,7 @@ def main() -> None:
         write_rows(chosen.out, found)
 
 
-def summary(training: Training, place: int, loss: str, clip: float | None, seed: int) -> dict[str, Any]:
+def summary(training: TrainingRecord, place: int, loss: str, clip: float | None, seed: int) -> dict[str, Any]:
     """One training in a line."""
     own = [row for row in training.history if row["replica"] == place]
     norms = [row["gradient_norm_max"] for row in own if row["gradient_norm_max"] is not None]

@@ -24,7 +24,7 @@ import torch
 
 from machine import write_rows
 from raresight.nn import Replicas
-from raresight.nn.course import underway
+from raresight.nn.training_loop import training_session
 from reproduction.experiments.methods import build_loss, is_cosine
 from reproduction.experiments.settings import Setup, Size
 from reproduction.experiments.stack import judge, read_images, recipe_of, task_rows
@@ -51,7 +51,7 @@ def main() -> None:
     replicas = Replicas(net, losses, [trial.seed for trial in trials]).to("cuda", torch.float32)
     recipe, test = recipe_of(trials, "bf16"), rows.test.to("cuda", torch.float32)
     differences: list[dict[str, Any]] = []
-    with underway(replicas, rows.training.to("cuda", torch.float32), recipe) as course:
+    with training_session(replicas, rows.training.to("cuda", torch.float32), recipe) as course:
         while not course.is_done:
             course.run_epoch()
             exact = judge(replicas, test, losses, rows.class_counts)

@@ -23,10 +23,10 @@ from raresight.losses import ClassWeighted, Loss, effective_number_weights
 from raresight.nn import Recipe, Replicas
 from raresight.nn.batches import steps_of
 from raresight.nn.checkpoint import TrainingFolder
-from raresight.nn.course import Course, underway
 from raresight.nn.recipe import DEFAULT_CLIP
 from raresight.nn.row_values import digest_of_arrays
 from raresight.nn.schedule import deferred_replicas
+from raresight.nn.training_loop import TrainingLoop, training_session
 
 from ..images import Images, ImageSet, read_cifar10, read_cifar100, read_tiny_imagenet
 from ..images.imbalance import Imbalanced, exponential, halves, pair, step
@@ -243,7 +243,7 @@ def train_stack(
     replicas = _replicas_of(trials, rows.class_counts).to(device, torch.float32)
     training = rows.training.to(device, torch.float32)
     with (
-        underway(replicas, training, recipe, place=TrainingFolder(folder, identity)) as course,
+        training_session(replicas, training, recipe, place=TrainingFolder(folder, identity)) as course,
         ThreadPoolExecutor(1) as beside,
     ):
         judged = {name: part.to(device, torch.float32) for name, part in given.items()}
@@ -289,7 +289,7 @@ class _Run:
         recipe: Recipe,
         sets: Mapping[str, ImageRows],
         class_counts: Sequence[int],
-        course: Course,
+        course: TrainingLoop,
         beside: ThreadPoolExecutor,
     ) -> None:
         self._trials, self._replicas, self._recipe = trials, replicas, recipe

@@ -13,7 +13,7 @@ from scipy import sparse
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.deep import DeepClassifier, counted_rows
 from raresight.deep.counted_rows import count_rows, rows_at
-from raresight.deep.cross_fit import PARTS, parts_of
+from raresight.deep.epoch_selection import PARTS, parts_of
 from raresight.deep.validation import MIN_VALIDATION_ROWS, hold_out
 
 FAST = {"width": 8, "max_epochs": 2, "random_state": 0, "n_jobs": 1}

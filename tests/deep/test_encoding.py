@@ -13,8 +13,8 @@ from deep.deep_tables import mixed_frame
 from raresight.boosting import LightGBMClassifier
 from raresight.common.json_values import pack_values, unpack_values
 from raresight.deep import DeepClassifier
+from raresight.deep.category_encoder import MISSING, MOST_LEVELS, UNSEEN, CategoryEncoder
 from raresight.deep.encoding import TableEncoder, dense_table
-from raresight.deep.levels import MISSING, MOST_LEVELS, UNSEEN, Levels
 from raresight.deep.normal_scores import MOST_KNOTS, NormalScores
 
 
@@ -102,7 +102,7 @@ def test_gaps_are_the_mean_and_an_input():
 
 def test_rare_levels_are_pooled_and_unknown_ones_are_as_the_mean():
     codes = np.concatenate([np.repeat(np.arange(MOST_LEVELS), 3), np.arange(MOST_LEVELS, MOST_LEVELS + 9)])
-    levels = Levels.learn(tuple(range(MOST_LEVELS + 9)), codes, np.ones(len(codes)))
+    levels = CategoryEncoder.learn(tuple(range(MOST_LEVELS + 9)), codes, np.ones(len(codes)))
     assert levels.frequent == tuple(range(MOST_LEVELS))
     inputs = levels.apply(np.array([4, MOST_LEVELS, MOST_LEVELS + 8, UNSEEN, MISSING]))
     assert inputs.shape == (5, MOST_LEVELS + 1)

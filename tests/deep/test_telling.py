@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 
 from broken_streams import BrokenStream
 from deep.deep_tables import ring_table
-from raresight.deep import DeepClassifier, cross_fit, telling
+from raresight.deep import DeepClassifier, epoch_selection, telling
 
 SMALL = {"net": "mlp", "width": 8, "max_epochs": 2, "random_state": 0, "n_jobs": 1}
 
@@ -71,7 +71,7 @@ def test_long_epochs_tell_of_their_steps(at_once, monkeypatch, capsys):
     told = [[*steps, f"epoch {k} of 2"] for k, steps in enumerate(of_an_epoch, 1)]
     assert lines == [f"training: {text}" for text in told[0] + told[1]]
     # Small nets of all parts are one stack; larger ones take turns.
-    monkeypatch.setattr(cross_fit, "_NUMBERS_OF_A_STACK", 1)
+    monkeypatch.setattr(epoch_selection, "_NUMBERS_OF_A_STACK", 1)
     DeepClassifier(verbose=True, batch_size=100, **SMALL).fit(X, y)
     lines = capsys.readouterr().err.splitlines()
     in_turn = [

@@ -8,10 +8,10 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from raresight.deep import DeepClassifier, cross_fit
+from raresight.deep import DeepClassifier, epoch_selection
 from raresight.deep.counted_rows import count_rows
-from raresight.deep.cross_fit import _batch, _stacks, _Turns, parts_of
 from raresight.deep.encoding import TableEncoder
+from raresight.deep.epoch_selection import _batch, _stacks, _Turns, parts_of
 from raresight.deep.fitting import DivergedWarning, TrainingRows, new_replicas
 from raresight.deep.loop import train_nets
 from raresight.deep.nets import plan_net
@@ -236,7 +236,7 @@ def test_a_stack_of_parts_finds_what_parts_alone_do(monkeypatch, net):
 
     monkeypatch.setattr(_Turns, "__init__", noted)
     stacked = fitted()
-    monkeypatch.setattr(cross_fit, "_NUMBERS_OF_A_STACK", 1)
+    monkeypatch.setattr(epoch_selection, "_NUMBERS_OF_A_STACK", 1)
     alone = fitted()
     assert max(counts[0]) > 1
     assert counts[1] == [1] * 5

@@ -14,8 +14,8 @@ from run import skipped
 
 from raresight.nn import Recipe, Replicas, TableRows, evaluate_replicas, train
 from raresight.nn.averaging import MeanWeights
-from raresight.nn.course import underway
 from raresight.nn.nets import MLP, TabNet
+from raresight.nn.training_loop import training_session
 from reproduction.images.rows import ImageRows
 from reproduction.resnet import resnet_cifar
 
@@ -101,7 +101,7 @@ def check_graph_equals_the_step_without_it_resnet_bf16():
 def means_of(net, recipe, device="cuda"):
     """A stack with the means of its weights over an epoch, and one with the weights it was trained to."""
     replicas = Replicas(net, LOSSES, (3, 4, 3, 5)).to(device)
-    with underway(replicas, TABLE.to(device, torch.float32), recipe) as course:
+    with training_session(replicas, TABLE.to(device, torch.float32), recipe) as course:
         means = MeanWeights(course.step, 1.0)
         while not course.is_done:
             course.run_epoch(means.note)

@@ -11,8 +11,8 @@ import torch
 
 from raresight.nn import Recipe, Replicas, TableRows
 from raresight.nn.averaging import MeanWeights
-from raresight.nn.course import underway
 from raresight.nn.nets import MLP, TabNet
+from raresight.nn.training_loop import training_session
 
 RANDOM = np.random.default_rng(0)
 Y = (np.arange(200) % 5 == 0).astype(int)
@@ -32,7 +32,7 @@ def stacks_of(replicas):
 
 def run(net, epochs_remembered, each_step=lambda course, means, replicas: None):
     replicas = Replicas(NETS[net], ["crossentropy", "tbl"]).to("cpu", torch.float64)
-    with underway(replicas, ROWS.to("cpu", torch.float64), RECIPE) as course:
+    with training_session(replicas, ROWS.to("cpu", torch.float64), RECIPE) as course:
         means = MeanWeights(course.step, epochs_remembered)
         while not course.is_done:
             course.run_epoch(lambda: each_step(course, means, replicas))

@@ -10,8 +10,8 @@ import torch
 
 from raresight.nn import Recipe, Replicas, TableRows
 from raresight.nn.batches import draw_epoch
-from raresight.nn.course import underway
 from raresight.nn.nets import MLP
+from raresight.nn.training_loop import training_session
 
 RANDOM = np.random.default_rng(5)
 X = RANDOM.normal(size=(90, 4))
@@ -24,7 +24,7 @@ RECIPE = Recipe.tables(epochs=3, batch=16, lr=0.05, precision="float64")
 
 def trained(losses, seeds, source, rows_of=None, epochs=3):
     replicas = Replicas(partial(MLP, 4, hidden=(6,)), losses, seeds).to("cpu", torch.float64)
-    with underway(replicas, source.to("cpu", torch.float64), RECIPE, rows_of=rows_of) as course:
+    with training_session(replicas, source.to("cpu", torch.float64), RECIPE, rows_of=rows_of) as course:
         for _ in range(epochs):
             course.run_epoch()
         return {name: stack.detach().clone() for name, stack in replicas.net.state_dict().items()}, course

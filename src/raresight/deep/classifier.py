@@ -31,8 +31,8 @@ from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from ..nn import Recipe
 from .counted_rows import count_rows, rows_at
-from .cross_fit import Choice, choose_by_turns, parts_of
 from .encoding import TableEncoder, dense_table
+from .epoch_selection import Choice, choose_by_turns, parts_of
 from .files import read_model, write_model
 from .fitting import TrainingRows, fit_nets, importances, warn_of_equal_scores
 from .level import at_level, score_shift
@@ -100,9 +100,9 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             to `max_fpr`, with the rarer class as the event (for several classes by the mean log-probability
             of the true one). `"auto"` does so where at least 80 rows of every class, copies of a row counted
             once, would be held out; with fewer it chooses the number of epochs, and among losses, by five
-            parts that take turns in judging (see `raresight.deep.cross_fit`) and then trains on all rows.
-            With `eval_set` in `fit` those rows serve and none are held out. With False the nets have the
-            weights of the last of `max_epochs` epochs.
+            parts that take turns in judging (see `raresight.deep.epoch_selection`) and then trains on all
+            rows. With `eval_set` in `fit` those rows serve and none are held out. With False the nets have
+            the weights of the last of `max_epochs` epochs.
         validation_fraction: The share of the rows of each class that is held out, copies of a row together.
         patience: Training ends when no net has become better for so many epochs; where parts take turns in
             judging, after five without a better mean.

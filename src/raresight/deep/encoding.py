@@ -1,8 +1,8 @@
 """Tables as rows of numbers that a net can take: scaled, without gaps, categories as zeros and ones.
 
 A column of numbers becomes its normal scores (`raresight.deep.normal_scores`), a column of categories one
-input a frequent level (`raresight.deep.levels`). Where training rows lack a value of a column, one more input
-says so. A column that is constant in training, numbers or categories, has no input of its own.
+input a frequent level (`raresight.deep.category_encoder`). Where training rows lack a value of a column,
+one more input says so. A column that is constant in training, numbers or categories, has no input of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..common.json_values import VALUE_KINDS, kind_of_values, pack_values, unpack_values
 from ..common.tables import check_categories, is_frame, is_sparse
-from .levels import MISSING, UNSEEN, Levels
+from .category_encoder import MISSING, UNSEEN, CategoryEncoder
 from .normal_scores import NormalScores
 
 __all__ = ["TableEncoder", "categories_of", "codes_of", "dense_table", "numbers_of"]
@@ -33,7 +33,7 @@ class _Column:
     """How one column is read: by a scale, by levels, or, where neither is given, not at all."""
 
     scale: NormalScores | None
-    levels: Levels | None
+    levels: CategoryEncoder | None
     gaps: bool
 
     @property
@@ -66,7 +66,7 @@ class TableEncoder:
                 check_categories(list(known), _name(table, i), VALUE_KINDS, "DeepClassifier")
                 codes, missing = codes_of(table, i, known)
                 gaps = bool(missing.any()) and not missing.all()
-                levels = Levels.learn(known, codes, weights) if len(known) > 1 or gaps else None
+                levels = CategoryEncoder.learn(known, codes, weights) if len(known) > 1 or gaps else None
                 columns.append(_Column(None, levels, gaps))
             else:
                 values = numbers_of(table, i)
@@ -182,7 +182,7 @@ class TableEncoder:
                 frequent = tuple(one["levels"]["frequent"])
                 # Models of before had zeros for what training did not see.
                 zeros = [0.0] * (len(frequent) + (len(frequent) < len(known)))
-                levels = Levels(known, frequent, tuple(one["levels"].get("shares", zeros)))
+                levels = CategoryEncoder(known, frequent, tuple(one["levels"].get("shares", zeros)))
             columns.append(_Column(scale, levels, bool(one["gaps"])))
         return cls(tuple(columns))
 

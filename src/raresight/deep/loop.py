@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..nn import Recipe, Replicas, TableRows
 from ..nn.averaging import MeanWeights
-from ..nn.best import BestWeights
-from ..nn.course import Course, underway
+from ..nn.best_weights import BestWeights
+from ..nn.training_loop import TrainingLoop, training_session
 from .telling import Tell, quiet
 
 __all__ = ["Judge", "Trained", "noted_and_told", "train_nets"]
@@ -45,7 +45,7 @@ class Trained:
     none_learned: bool = False
 
 
-def noted_and_told(means: MeanWeights, course: Course, tell: Tell, begun: str) -> Callable[[], None]:
+def noted_and_told(means: MeanWeights, course: TrainingLoop, tell: Tell, begun: str) -> Callable[[], None]:
     """What is done after each step of an epoch: an epoch may take minutes."""
     done = 0
 
@@ -88,7 +88,7 @@ def train_nets(
     rows = TableRows(inputs, codes, weights).to(replicas.device, replicas.dtype)
     # Of equal epochs the later one: a ranking is often perfect long before the probabilities are right.
     best, merits = BestWeights(replicas, later_of_equals=True), []
-    with underway(replicas, rows, recipe) as course:
+    with training_session(replicas, rows, recipe) as course:
         means = MeanWeights(course.step, average_epochs)
         while not course.is_done:
             frozen = course.step.frozen.cpu().numpy().copy()

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import functional
 from .batches import RowSource, TableRows
-from .drw import DeferredReweighting
+from .deferred_reweighting import DeferredReweighting
 from .evaluation import evaluate_replicas
 from .journal import read_journal
 from .loss_table import LossTable
@@ -31,7 +31,7 @@ from .recipe import Recipe, ScheduleWarning
 from .replicas import Replicas
 from .start import start_at_prior_
 from .train import train
-from .training import Training
+from .training_record import TrainingRecord
 
 __all__ = [
     "AlphaLoss",
@@ -51,7 +51,7 @@ __all__ = [
     "SquaredLoss",
     "TBLLoss",
     "TableRows",
-    "Training",
+    "TrainingRecord",
     "VSLoss",
     "as_module",
     "evaluate_replicas",

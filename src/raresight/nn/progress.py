@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Protocol, cast
 
 from ..common.progress import FaultTolerantStream
-from .training import Row
+from .training_record import Row
 
 __all__ = ["Listener", "Moment", "shown"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .drw import DeferredReweighting
+from .deferred_reweighting import DeferredReweighting
 from .recipe import Recipe
 
 __all__ = ["class_weights", "deferred_replicas", "learning_rates"]

@@ -18,15 +18,15 @@ from torch import Tensor
 
 from ..losses import Loss, parse
 from .batches import RowSource, as_source
-from .best import BestWeights
+from .best_weights import BestWeights
 from .checkpoint import TrainingFolder, held_folder
-from .course import Course, Failure, underway
 from .evaluation import check_evaluation, default_metric, evaluate_replicas
 from .progress import Listener, Moment, shown
 from .recipe import Recipe, ScheduleWarning
 from .replicas import Replicas
 from .schedule import deferred_replicas, learning_rates
-from .training import Row, Training
+from .training_loop import Failure, TrainingLoop, training_session
+from .training_record import Row, TrainingRecord
 
 __all__ = ["train"]
 
@@ -43,7 +43,7 @@ def train(
     keep: str = "last",
     device: torch.device | str | None = None,
     progress: bool = True,
-) -> Training:
+) -> TrainingRecord:
     """Train all replicas together, each on the batches of its own seed and by its own loss.
 
     A replica ends with the weights that the same net alone would have, up to rounding: the objective is the
@@ -65,7 +65,7 @@ def train(
             multiply those of the rows.
         recipe: How.
         evaluation: Rows to be judged on, likewise; None for no evaluation. Where it chooses the best epoch,
-            the metrics of that epoch are optimistic; see `Training.best`.
+            the metrics of that epoch are optimistic; see `TrainingRecord.best`.
         folder: Where checkpoints and the journal of results are kept; None for none. If it holds this very
             training (same net, losses, seeds, recipe and data) the weights there replace those of `replicas`
             and training goes on from them; a folder with another training is refused. Only the recipe's
@@ -76,9 +76,9 @@ def train(
         resume: With False a folder that holds a training is refused.
         checkpoint_every: Epochs between checkpoints; the last epoch always has one.
         keep: Which weights the replicas end with, "last" or "best": those of its own best epoch for each, the
-            epoch of its row in `Training.best`. Where there is none, a replica that is frozen has the weights
-            it began with, and one whose metric was never defined those of the last epoch. A training that
-            goes further goes on from the last ones all the same.
+            epoch of its row in `TrainingRecord.best`. Where there is none, a replica that is frozen has the
+            weights it began with, and one whose metric was never defined those of the last epoch. A training
+            that goes further goes on from the last ones all the same.
         device: Where; by default where the replicas are.
         progress: Whether to show how it goes, on stderr.
 
@@ -132,7 +132,7 @@ def train(
         replicas.to(replicas.device if device is None else device, recipe.dtype)
         rows = rows.to(replicas.device, recipe.dtype)
         judged = None if judged is None else judged.to(replicas.device, recipe.dtype)
-        course = held.enter_context(underway(replicas, rows, recipe, place=place, resume=resume))
+        course = held.enter_context(training_session(replicas, rows, recipe, place=place, resume=resume))
         best = BestWeights(replicas, later_of_equals=False) if keep == "best" else None
         if best is not None:
             course.also_keep(best.tensors())
@@ -150,7 +150,7 @@ class _Run:
         judged: RowSource | None,
         recipe: Recipe,
         best_by: str | None,
-        course: Course,
+        course: TrainingLoop,
         best: BestWeights | None,
     ) -> None:
         self._replicas, self._judged, self._recipe, self._best_by = replicas, judged, recipe, best_by
@@ -177,7 +177,7 @@ class _Run:
                 self._save()
             listener(self._moment(here / (course.epoch - first), news))
 
-    def result(self) -> Training:
+    def result(self) -> TrainingRecord:
         """What became of it; the replicas have the weights that are to be kept."""
         if self._best is not None:
             self._best.restore(self._has_best())
@@ -191,7 +191,7 @@ class _Run:
                     stacklevel=3,
                 )
         history, seconds = tuple(self._course.history), self._course.seconds
-        return Training(self._replicas.names, history, dict(self._reports), self._best_by, seconds)
+        return TrainingRecord(self._replicas.names, history, dict(self._reports), self._best_by, seconds)
 
     def _train_epoch(self, begun: float) -> list[str]:
         """One epoch, its evaluation and its rows; returns what there is to tell."""
@@ -214,7 +214,7 @@ class _Run:
         return news
 
     def _merits(self, rows: Sequence[Row]) -> Tensor:
-        """What chooses the best epoch, NaN for a replica that is frozen: as in `Training.best`."""
+        """What chooses the best epoch, NaN for a replica that is frozen: as in `TrainingRecord.best`."""
         merits = [None if row["frozen"] else row[str(self._best_by)] for row in rows]
         return torch.tensor([math.nan if merit is None else merit for merit in merits], dtype=torch.float64)
 

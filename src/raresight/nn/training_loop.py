@@ -21,7 +21,7 @@ from .recipe import Recipe
 from .replicas import Replicas
 from .step import REASONS, TrainingStep
 
-__all__ = ["Course", "Failure", "deterministic", "underway"]
+__all__ = ["Failure", "TrainingLoop", "deterministic", "training_session"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Failure:
 
 
 @contextmanager
-def underway(
+def training_session(
     replicas: Replicas,
     rows: RowSource,
     recipe: Recipe,
@@ -57,7 +57,7 @@ def underway(
     place: TrainingFolder | None = None,
     resume: bool = True,
     rows_of: Sequence[Tensor] | None = None,
-) -> Iterator[Course]:
+) -> Iterator[TrainingLoop]:
     """The course of a training while it lasts, with cuDNN as deterministic as the recipe demands.
 
     Replicas and rows are where they are trained. Where `place` holds a training, the replicas take its
@@ -65,13 +65,13 @@ def underway(
     each replica, see `TrainingStep`.
     """
     with deterministic(recipe.deterministic):
-        course = Course(replicas, rows, recipe, place, resume=resume, rows_of=rows_of)
+        course = TrainingLoop(replicas, rows, recipe, place, resume=resume, rows_of=rows_of)
         with contextlib.closing(course):
             yield course
 
 
-class Course:
-    """A training under way; see `underway`.
+class TrainingLoop:
+    """A training under way; see `training_session`.
 
     Attributes:
         step: What trains: its buffers have the losses and norms of the newest epoch.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MISSING", "MOST_LEVELS", "UNSEEN", "Levels"]
+__all__ = ["MISSING", "MOST_LEVELS", "UNSEEN", "CategoryEncoder"]
 
 # Levels with an input of their own. The weights of a level are learnt from its rows alone: where there are
 # hundreds of levels most are too rare for that, and one-hot rows too long.
@@ -18,14 +18,14 @@ UNSEEN, MISSING = -1, -2
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class CategoryEncoder:
     """The levels of one column that training saw; codes from 0 on are positions in `known`.
 
     Inputs: one for each level of `frequent`, then, where there are more levels, one for all others together.
     A value that training did not see has the mean inputs of training, `shares`: with zeros, which no row of
     training had, a net would take away what it learnt of all levels together. A missing value has zeros.
 
-    >>> levels = Levels.learn(("DE", "FR", "IT"), np.array([0, 0, 1, 2]), np.ones(4), most=1)
+    >>> levels = CategoryEncoder.learn(("DE", "FR", "IT"), np.array([0, 0, 1, 2]), np.ones(4), most=1)
     >>> levels.apply(np.array([0, 2, UNSEEN, MISSING])).tolist()
     [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.0, 0.0]]
     """
@@ -37,7 +37,7 @@ class Levels:
     @classmethod
     def learn(
         cls, known: tuple[Any, ...], codes: NDArray[np.int64], weights: NDArray[Any], most: int = MOST_LEVELS
-    ) -> Levels:
+    ) -> CategoryEncoder:
         """From the codes of training rows, which hold every level of `known`; a code below 0 is no level.
 
         Of levels with equal weight the first in `known` comes first.

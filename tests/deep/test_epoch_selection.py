@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 from deep.deep_tables import ring_table
 from raresight.deep import DeepClassifier
-from raresight.deep.cross_fit import PARTS, parts_of
+from raresight.deep.epoch_selection import PARTS, parts_of
 from raresight.deep.fitting import DivergedWarning
 from raresight.deep.settings import default_epochs
 from raresight.losses import from_callable

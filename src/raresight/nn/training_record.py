@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Row", "Training"]
+__all__ = ["Row", "TrainingRecord"]
 
 # One replica in one epoch, in plain values.
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingRecord:
     """The history of a stack of replicas.
 
     A row of `history` is one replica in one epoch: `epoch` (from 1), `replica`, `loss` (which one), `seed`,

@@ -21,7 +21,7 @@ from ..losses import Loss
 from ..nn import Recipe, TableRows
 from ..nn.averaging import MeanWeights
 from ..nn.batches import steps_of
-from ..nn.course import underway
+from ..nn.training_loop import training_session
 from .fitting import DivergedWarning, TrainingRows, best_merit, check_texts, new_replicas
 from .loop import noted_and_told
 from .nets import NetPlan
@@ -292,7 +292,7 @@ class _Turns:
         self.count = len(self._replicas)
         others = [torch.from_numpy(np.flatnonzero(~own)) for own in inside]
         self.course = held.enter_context(
-            underway(
+            training_session(
                 self._replicas,
                 train,
                 recipe,
