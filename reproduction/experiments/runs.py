@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from raresight.nn.checkpoint import OtherTrainingError, held_folder
-from raresight.nn.safe_files import need_safetensors, write_json
+from raresight.common.atomic_files import FolderInUseError, hold_folder, write_json
+from raresight.nn.checkpoint import OtherTrainingError
+from raresight.nn.tensor_files import need_safetensors
 
 from ..journal import Record, add_records, journal_path, need_writable, read_records
 from .plan import STACK, stack_seconds, stack_sizes
@@ -133,7 +134,7 @@ def run_experiment(
         need_writable(journal)
         folder = unfinished / folder_name(chosen)
         # Until its records are in the journal: who had the folder before would train the same nets again.
-        with held_folder(folder):
+        with hold_folder(folder, "training"):
             is_new = not (folder / _TRIALS).exists()
             if _stamp(journal) != before:
                 # Another process has added results since they were read, perhaps these.
@@ -271,7 +272,7 @@ def _remove_finished(unfinished: Path, finished: Mapping[str, Record]) -> None:
     for folder, trials in _under_way(unfinished):
         if all(trial.key in finished for trial in trials):
             # One that is held is about to be removed.
-            with contextlib.suppress(BlockingIOError), held_folder(folder):
+            with contextlib.suppress(FolderInUseError), hold_folder(folder, "training"):
                 remove_folder(folder)
 
 

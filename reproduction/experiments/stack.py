@@ -243,11 +243,11 @@ def train_stack(
     replicas = _replicas_of(trials, rows.class_counts).to(device, torch.float32)
     training = rows.training.to(device, torch.float32)
     with (
-        training_session(replicas, training, recipe, place=TrainingFolder(folder, identity)) as course,
+        training_session(replicas, training, recipe, place=TrainingFolder(folder, identity)) as loop,
         ThreadPoolExecutor(1) as beside,
     ):
         judged = {name: part.to(device, torch.float32) for name, part in given.items()}
-        run = _Run(tuple(trials), replicas, recipe, judged, rows.class_counts, course, beside)
+        run = _Run(tuple(trials), replicas, recipe, judged, rows.class_counts, loop, beside)
         return run.records() if run.go(seconds_left, checkpoint_seconds, tell) else None
 
 
@@ -289,11 +289,11 @@ class _Run:
         recipe: Recipe,
         sets: Mapping[str, ImageRows],
         class_counts: Sequence[int],
-        course: TrainingLoop,
+        loop: TrainingLoop,
         beside: ThreadPoolExecutor,
     ) -> None:
         self._trials, self._replicas, self._recipe = trials, replicas, recipe
-        self._sets, self._counts, self._course = sets, class_counts, course
+        self._sets, self._counts, self._loop = sets, class_counts, loop
         self._labels = {name: _labels(part) for name, part in sets.items()}
         self._beside = beside
         self._pending: Future[list[dict[str, Any]]] | None = None
@@ -303,32 +303,32 @@ class _Run:
         self, seconds_left: Callable[[], float], checkpoint_seconds: float, tell: Callable[[str], None]
     ) -> bool:
         """Train to the end; False if time ran out before it."""
-        judged, course = set(evaluated_epochs(self._trials[0])), self._course
+        judged, loop = set(evaluated_epochs(self._trials[0])), self._loop
         longest = 0.0
-        while not course.is_done:
+        while not loop.is_done:
             left = seconds_left()
             if left <= 0 or left < 1.2 * longest:
                 self._save()
                 return False
             begun = time.monotonic()
-            course.run_epoch()
-            if course.epoch in judged or course.is_done:
+            loop.run_epoch()
+            if loop.epoch in judged or loop.is_done:
                 self._judge()
             took = time.monotonic() - begun
             longest = max(longest, took)
-            course.seconds += took
-            if time.monotonic() - self._saved >= checkpoint_seconds and not course.is_done:
+            loop.seconds += took
+            if time.monotonic() - self._saved >= checkpoint_seconds and not loop.is_done:
                 self._save()
-            tell(f"epoch {course.epoch} of {self._recipe.epochs}, {took:.1f} s")
+            tell(f"epoch {loop.epoch} of {self._recipe.epochs}, {took:.1f} s")
         self._note_judged()
         return True
 
     def records(self) -> list[Record]:
         """What is written of each trial."""
-        failures = {k: str(failure) for k, failure in self._course.failures().items()}
+        failures = {k: str(failure) for k, failure in self._loop.failures().items()}
         facts = {
             "class_counts": list(self._counts),
-            "seconds": round(self._course.seconds / len(self._trials), 3),
+            "seconds": round(self._loop.seconds / len(self._trials), 3),
             "stack": len(self._trials),
             "precision": self._recipe.precision,
             "kernels": self._kernels(),
@@ -339,7 +339,7 @@ class _Run:
         }
         found: list[Record] = []
         for k, trial in enumerate(self._trials):
-            own = [row for row in self._course.history if row["replica"] == k]
+            own = [row for row in self._loop.history if row["replica"] == k]
             curve = {name: [row[name] for row in own] for name in own[0] if name != "replica"}
             loss = str(self._replicas.losses[k])
             clip = self._recipe.clip[k] if isinstance(self._recipe.clip, tuple) else self._recipe.clip
@@ -358,11 +358,11 @@ class _Run:
 
     def _judge(self) -> None:
         self._note_judged()
-        step = self._course.step
+        step = self._loop.step
         norms, losses = step.norms.double().cpu().numpy(), step.losses.double().cpu().numpy()
         rows: list[dict[str, Any]] = [
             {
-                "epoch": self._course.epoch,
+                "epoch": self._loop.epoch,
                 "replica": k,
                 "train_loss": _mean(losses[:, k]),
                 "gradient_norm_max": _largest(norms[:, k]),
@@ -387,20 +387,20 @@ class _Run:
     def _note_judged(self) -> None:
         """Wait for the metrics of the epoch judged last, and keep them."""
         if self._pending is not None:
-            self._course.note(self._pending.result())
+            self._loop.note(self._pending.result())
             self._pending = None
 
     def _loss_now(self, k: int) -> Loss:
         """The loss of replica k in the epoch that ended: with class weights once they are switched on."""
         loss, late = self._replicas.losses[k], self._recipe.drw_epoch
         deferred = deferred_replicas(self._recipe, self._replicas.losses)[k]
-        if not deferred or late is None or self._course.epoch <= late:
+        if not deferred or late is None or self._loop.epoch <= late:
             return loss
         return ClassWeighted(loss, effective_number_weights(self._counts))
 
     def _save(self) -> None:
         self._note_judged()
-        self._course.save({})
+        self._loop.save({})
         self._saved = time.monotonic()
 
 

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -19,7 +20,6 @@ import saving_job
 from deep.deep_tables import ring_table
 from raresight.common.json_values import digest_of
 from raresight.deep import DeepClassifier, files
-from raresight.nn.safe_files import UNFINISHED
 
 X, Y = ring_table(300)
 MOST_STEPS = 60
@@ -38,7 +38,8 @@ def models(tmp_path_factory):
 def processes(monkeypatch):
     found = multiprocessing.get_context("forkserver")
     # So that PyTorch is imported once for all of them.
-    monkeypatch.setenv("PYTHONPATH", str(Path(saving_job.__file__).parent))
+    monkeypatch.syspath_prepend(str(Path(saving_job.__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     found.set_forkserver_preload(["saving_job"])
     return found
 
@@ -88,6 +89,10 @@ def test_at_every_step(how, state, models, processes, tmp_path):
         process = processes.Process(target=saving_job.save_until, args=(new, folder, step, how))
         process.start()
         process.join()
+        if process.exitcode == 4:
+            # What only tidies up may fail: the next save does it.
+            assert which(folder, models) == 1
+            continue
         ends.append(which(folder, models))
         if process.exitcode == 0:
             break
@@ -122,7 +127,8 @@ def test_at_random_moments(models, processes, tmp_path):
         which(tmp_path / "model", models)
         # Nothing under other names, which no later save would know and remove.
         known = [files.DESCRIPTION_FILE, *files.WEIGHTS_FILES]
-        assert {*names(tmp_path / "model")} <= {*known, *(name + UNFINISHED for name in known)}
+        unfinished = [f".{name}.{process.pid}.unfinished" for name in known]
+        assert {*names(tmp_path / "model")} <= {*known, *unfinished}
 
 
 def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(models, tmp_path, monkeypatch):

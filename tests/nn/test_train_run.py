@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -32,7 +33,6 @@ from raresight.nn import Recipe, Replicas, ScheduleWarning, TableRows, nets, tra
 from raresight.nn.batches import draw_epoch
 from raresight.nn.evaluation import evaluate_replicas
 from raresight.nn.nets import MLP
-from raresight.nn.progress import Moment, shown
 from reproduction.images import Images
 from reproduction.images.imbalance import halves
 from reproduction.images.rows import ImageRows
@@ -302,22 +302,21 @@ def test_progress_is_a_table_on_a_terminal(monkeypatch):
 
     reader = threading.Thread(target=read)
     reader.start()
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "xterm")
-    rows = [{"replica": 0, "loss": "a", "roc_auc": 0.9}, {"replica": 1, "loss": "b", "roc_auc": 0.95}]
-    moment = Moment(3, 9, 42.0, rows, "roc_auc", ("ce, seed 0", "tbl, seed 1"), 1, ("news!",))
+    recipe = quick(lr=(1e30, 0.01, 0.01), clip=None, warmup_epochs=0, best_by="roc_auc")
     with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", terminal)
-        with shown(True) as listener:
-            listener(moment)
+        result = train(Replicas(NET, LOSSES), rows_of(640), recipe, evaluation=rows_of(500, seed=1))
     reader.join()
     os.close(ours)
     text = b"".join(seen).decode()
-    assert "news!" in text
-    assert "epoch 3/9, 42 s left, best roc_auc 0.9500 (replica 1, tbl, seed 1), 1 of 2 frozen" in text
-    table = text[text.index("roc_auc", text.index("frozen")) :]
-    assert table.index("0.9500") < table.index("0.9000")
-    assert "loss" not in table
+    assert f"warning: {result.frozen[0]}" in re.sub("\x1b\\[[0-9;]*m", "", text)
+    table = text[text.rindex("epoch 4/4, 0 s left, best roc_auc ") :]
+    assert "1 of 3 frozen" in table
+    worse, better = sorted(f"{row['roc_auc']:.4f}" for row in result.last[1:])
+    assert table.rindex(better) < table.rindex(worse)
+    assert "train_loss" not in table
 
 
 def test_torch_numpy_and_safetensors_suffice(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from deep_records import record as known_record
-from raresight.nn.checkpoint import held_folder
+from raresight.common.atomic_files import FolderInUseError, hold_folder
 from reproduction.experiments import runs
 from reproduction.experiments.settings import Setup, folder_name, size_of
 from reproduction.experiments.trials import Cell, Experiment, paper_trials
@@ -41,7 +41,10 @@ def test_a_stack_is_held_until_its_records_are_in_the_journal(data, tmp_path, jo
     folder, tried = tmp_path / "unfinished" / folder_name(tuple(TRIALS[-3:])), []
 
     def watched(path, records):
-        with pytest.raises(BlockingIOError, match="another process is training in"), held_folder(folder):
+        with (
+            pytest.raises(FolderInUseError, match="another process is training in"),
+            hold_folder(folder, "training"),
+        ):
             pass
         tried.append(len(records))
         add_records(path, records)
@@ -63,17 +66,17 @@ def test_what_another_process_finished_meanwhile_is_not_trained_again(
         runs.write_json(folder / "trials.json", [trial.to_dict() for trial in TRIALS[-3:]])
 
     @contextmanager
-    def late(path):
+    def late(path, activity):
         if not added:
             added.append(path)
             add_records(journal, [known_record(trial, 0.9) for trial in TRIALS[-3:]])
             if was_under_way:
                 runs.remove_folder(folder)
-        with held_folder(path):
+        with hold_folder(path, "training"):
             yield
 
     added = []
-    monkeypatch.setattr(runs, "held_folder", late)
+    monkeypatch.setattr(runs, "hold_folder", late)
     monkeypatch.setattr(runs, "train_stack", lambda *given, **named: pytest.fail("trained again"))
     outcome = runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **OPTIONS)
     assert (outcome.trained, outcome.left, added) == (0, 0, [folder])
@@ -83,7 +86,10 @@ def test_what_another_process_finished_meanwhile_is_not_trained_again(
 
 def test_a_stack_of_another_process_is_named(data, tmp_path, journal):
     folder = tmp_path / "unfinished" / folder_name(tuple(TRIALS[-3:]))
-    with held_folder(folder), pytest.raises(BlockingIOError, match=f"another process .*{folder.name}"):
+    with (
+        hold_folder(folder, "training"),
+        pytest.raises(FolderInUseError, match=f"another process .*{folder.name}"),
+    ):
         runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **OPTIONS)
     # Its own, not ours to write: the other process has yet to say which nets it trains.
     assert [path.name for path in folder.iterdir()] == ["lock"]

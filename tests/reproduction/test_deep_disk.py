@@ -13,7 +13,7 @@ import torch
 
 from deep_records import record
 from raresight.common import atomic_files
-from raresight.nn.checkpoint import held_folder
+from raresight.common.atomic_files import hold_folder
 from reproduction import reproduce
 from reproduction.__main__ import main
 from reproduction.experiments import runs
@@ -99,7 +99,7 @@ def test_a_stack_whose_records_are_in_the_journal_leaves_no_folder(data, tmp_pat
         runs.write_json(folder / "trials.json", [trial.to_dict() for trial in TRIALS[place : place + 3]])
     add_records(journal_path(tmp_path, "table2", "cifar10"), [record(trial, 0.7) for trial in TRIALS[:6]])
     held = tmp_path / "unfinished" / folder_name(TRIALS[3:6])
-    with held_folder(held):
+    with hold_folder(held, "training"):
         outcome = runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, minutes=0, **OPTIONS)
     assert (outcome.trained, outcome.left) == (0, 21)
     left = {path.name for path in (tmp_path / "unfinished").iterdir()}

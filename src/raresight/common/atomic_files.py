@@ -12,9 +12,25 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["hold_folder", "naming_file", "replacing", "write_file", "write_files", "write_json"]
+__all__ = [
+    "FolderInUseError",
+    "hold_folder",
+    "naming_file",
+    "remove_unfinished",
+    "replacing",
+    "write_file",
+    "write_files",
+    "write_json",
+]
+
+_LOCK = "lock"
+_SUFFIX = ".unfinished"
+
+
+class FolderInUseError(RuntimeError):
+    """Another process holds a folder."""
 
 
 def write_file(path: Path, content: str | bytes) -> Path:
@@ -95,30 +111,71 @@ def naming_file(path: Path) -> Iterator[None]:
 def hold_folder(folder: Path, activity: str, *, wait: bool = False) -> Iterator[None]:
     """Hold a folder for this process. The system releases it when the process ends, however it ends.
 
+    The process that holds a folder may remove it. A process that waited for it then makes it anew.
+
     Args:
         folder: It is made where it is missing.
         activity: What a second process is told that the first one does, such as "searching".
         wait: Wait until no other process holds the folder.
 
     Raises:
-        RuntimeError: Another process holds the folder, and `wait` is false.
+        FolderInUseError: Another process holds the folder, and `wait` is false.
+        NotADirectoryError: There is a file of that name.
     """
     import fcntl  # not on every system, where files can still be read
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a") as file:
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"a folder is needed for {activity}, but {folder} is a file")
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(
-                f"another process is {activity} in {folder}: wait for it to end, or take another folder"
-            ) from None
-        yield
+            file = (folder / _LOCK).open("a")
+        except FileNotFoundError:
+            continue  # its holder has removed the folder in between
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FolderInUseError(
+                    f"another process is {activity} in {folder}: wait for it to end, or take another folder"
+                ) from None
+            # The holder before may have removed the folder with this very lock, which then keeps out nobody.
+            if _is_at(file, folder / _LOCK):
+                yield
+                return
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed writers have left in a folder to which this process writes nothing now.
+
+    What other running processes are writing stays.
+    """
+    for left in folder.glob(f".*{_SUFFIX}"):
+        owner = left.name.removesuffix(_SUFFIX).rpartition(".")[2]
+        if owner.isdigit() and (int(owner) == os.getpid() or not _is_running(int(owner))):
+            left.unlink(missing_ok=True)
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it runs, but belongs to somebody else
+        return True
+    return True
 
 
 def _suffix() -> str:
     # Of this process: two that write the same file do not write into each other's.
-    return f".{os.getpid()}.unfinished"
+    return f".{os.getpid()}{_SUFFIX}"
 
 
 @contextmanager

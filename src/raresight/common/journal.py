@@ -47,10 +47,11 @@ class Journal:
 
     Args:
         path: The file; it is made where it is missing.
-        keep: Keep so many entries and drop the later ones, whose work is done again. Default: all whole ones.
+        keep: Keep so many entries and drop the later ones, whose work is done again; these may be damaged.
+            Default: all whole ones.
 
     Raises:
-        JournalError: The file is damaged before its last line, or has fewer entries than `keep`.
+        JournalError: What is to be kept is damaged or not there.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "journal.jsonl"
@@ -63,7 +64,7 @@ class Journal:
     def __init__(self, path: Path, keep: int | None = None) -> None:
         self._path = path
         content = path.read_bytes() if path.exists() else b""
-        found = _read(path, content)
+        found = _read(path, content, keep)
         if keep is not None and keep > len(found.entries):
             raise JournalError(
                 f"{path} has {len(found.entries)} entries, but {keep} were there before: it was cut since. "
@@ -114,15 +115,16 @@ class Journal:
         self.close()
 
 
-def read_journal(path: Path) -> list[Entry]:
+def read_journal(path: str | os.PathLike[str]) -> list[Entry]:
     """The entries of a journal, also while a process writes it: a torn last line is left out.
 
     Raises:
         JournalError: A line before the last one is damaged.
     """
-    with naming_file(path):
-        content = path.read_bytes()
-    return _read(path, content).entries
+    place = Path(path)
+    with naming_file(place):
+        content = place.read_bytes()
+    return _read(place, content).entries
 
 
 def write_journal(path: Path, entries: Iterable[Mapping[str, Any]]) -> Path:
@@ -144,7 +146,7 @@ class _Content:
     whole_bytes: int
 
 
-def _read(path: Path, content: bytes) -> _Content:
+def _read(path: Path, content: bytes, keep: int | None = None) -> _Content:
     lines, whole_bytes = _streams(path, content) if _is_packed(path) else _plain_lines(content)
     entries: list[Entry] = []
     checks: list[str] = []
@@ -153,9 +155,10 @@ def _read(path: Path, content: bytes) -> _Content:
         entry = _parsed(line)
         is_sound = entry is not None and entry.get(_CHECK) == _digest(before, _body(line))
         if not is_sound:
-            if number == len(lines) and entry is None:
-                # A crash of the system may leave a newline behind bytes that never reached the disk.
-                return _Content(lines[:-1], entries, checks, whole_bytes - 1)
+            # A crash of the system may leave a newline behind bytes that never reached the disk.
+            is_torn = number == len(lines) and entry is None
+            if is_torn or (keep is not None and number > keep):
+                return _Content(lines[: number - 1], entries, checks, whole_bytes - 1)
             raise JournalError(
                 f"{path} is damaged at line {number}: it was changed, or lines before it are missing. Take "
                 "another folder, or remove this one"

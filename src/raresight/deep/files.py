@@ -23,10 +23,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..common.atomic_files import remove_unfinished, write_json
 from ..common.estimators import readable_text
 from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
 from ..losses import Loss, parse
-from ..nn.safe_files import UNFINISHED, read_tensors, write_json, write_tensors
+from ..nn.tensor_files import read_tensors, write_tensors
 from .encoding import TableEncoder
 from .nets import NET_SIZES, NetPlan
 from .trained_nets import TrainedNets
@@ -89,15 +90,11 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     before = _weights_of_before(place)
     weights = next(name for name in WEIGHTS_FILES if name != before)
-    try:
-        write_tensors(place / weights, tensors, metadata={"format": FORMAT})
-        described |= {"weights": weights, "sha256": _sha256(place / weights)}
-        described["description_sha256"] = digest_of(described)
-        write_json(place / DESCRIPTION_FILE, described)
-    finally:
-        # Of this save, as where the disk is full, and of ones that were killed.
-        for name in (DESCRIPTION_FILE, *WEIGHTS_FILES):
-            (place / f"{name}{UNFINISHED}").unlink(missing_ok=True)
+    remove_unfinished(place)
+    write_tensors(place / weights, tensors, metadata={"format": FORMAT})
+    described |= {"weights": weights, "sha256": _sha256(place / weights)}
+    described["description_sha256"] = digest_of(described)
+    write_json(place / DESCRIPTION_FILE, described)
     for name in WEIGHTS_FILES:
         if name != weights:
             (place / name).unlink(missing_ok=True)

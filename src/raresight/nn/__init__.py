@@ -7,11 +7,11 @@ except ImportError as error:
 
 from typing import Any
 
+from ..common.journal import read_journal
 from . import functional
 from .batches import RowSource, TableRows
 from .deferred_reweighting import DeferredReweighting
 from .evaluation import evaluate_replicas
-from .journal import read_journal
 from .loss_table import LossTable
 from .modules import (
     AlphaLoss,

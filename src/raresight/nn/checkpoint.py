@@ -5,23 +5,22 @@
     journal.jsonl               the results so far, one line a replica and epoch
     lock                        held by the process that trains
 
-`training.json` is replaced last: whenever the process is killed, it names a state and a length of the journal
+`training.json` is replaced last: whenever the process is killed, it names a state and entries of the journal
 that are on the disk as a whole. What is newer than it is thrown away and done again.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from torch import Tensor
 
-from .safe_files import UNFINISHED, read_tensors, write_json, write_tensors
+from ..common.atomic_files import remove_unfinished, write_json
+from .tensor_files import read_tensors, write_tensors
 
 __all__ = [
     "BEST",
@@ -32,7 +31,6 @@ __all__ = [
     "TrainingFolder",
     "current_state",
     "differences",
-    "held_folder",
 ]
 
 FORMAT = "raresight.training"
@@ -45,14 +43,11 @@ BEST_EPOCHS = "best_epochs"
 """Likewise, of those epochs, 0 for a replica that had none."""
 _POINTER = "training.json"
 _JOURNAL = "journal.jsonl"
-_LOCK = "lock"
-# How often a folder is made anew that another process removes in the same moment.
-_TRIES = 100
 # What the pointer says of a training.
 _KINDS: dict[str, tuple[type, ...]] = {
     "epoch": (int,),
     "state": (str, type(None)),
-    "journal_bytes": (int,),
+    "journal_entries": (int,),
     "seconds": (int, float),
     "identity": (dict,),
 }
@@ -65,13 +60,13 @@ class Checkpoint:
     Attributes:
         epoch: Epochs that are finished.
         tensors: The state after them, or None where nothing was kept yet.
-        journal_bytes: How much of the journal belongs to them.
+        journal_entries: How many entries of the journal belong to them.
         seconds: How long they took.
     """
 
     epoch: int = 0
     tensors: Mapping[str, Tensor] | None = None
-    journal_bytes: int = 0
+    journal_entries: int = 0
     seconds: float = 0.0
 
 
@@ -112,9 +107,6 @@ class TrainingFolder:
             return self._begin()
         described = _read_pointer(pointer)
         state = described["state"]
-        if "keep" in self._identity:
-            # Folders of before there was a choice do not name it.
-            described["identity"].setdefault("keep", "last")
         different = differences(described["identity"], self._identity)
         if not has_results and described["epoch"] == 0 and (state is None or different):
             return self._begin()
@@ -129,7 +121,7 @@ class TrainingFolder:
             )
         tensors = None if state is None else read_tensors(self._folder / state)
         self._clear_all_but(state)
-        found = Checkpoint(described["epoch"], tensors, described["journal_bytes"], described["seconds"])
+        found = Checkpoint(described["epoch"], tensors, described["journal_entries"], described["seconds"])
         if goes_further:
             self._point(found, state)
         return found
@@ -141,7 +133,7 @@ class TrainingFolder:
         return Checkpoint()
 
     def save(self, checkpoint: Checkpoint, metadata: Mapping[str, str]) -> None:
-        """Make this the checkpoint; the journal must be on the disk up to `journal_bytes`."""
+        """Make this the checkpoint; its journal entries must be on the disk."""
         if checkpoint.tensors is None:
             raise ValueError("a checkpoint needs its tensors")
         state = f"state-{checkpoint.epoch:06d}.safetensors"
@@ -151,9 +143,10 @@ class TrainingFolder:
 
     def _clear_all_but(self, state: str | None) -> None:
         """Remove other states and what was left unfinished."""
-        for left in (*self._folder.glob("state-*.safetensors"), *self._folder.glob(f"*{UNFINISHED}")):
+        for left in self._folder.glob("state-*.safetensors"):
             if left.name != state:
                 left.unlink()
+        remove_unfinished(self._folder)
 
     def _point(self, checkpoint: Checkpoint, state: str | None) -> None:
         described = {
@@ -161,7 +154,7 @@ class TrainingFolder:
             "format_version": FORMAT_VERSION,
             "epoch": checkpoint.epoch,
             "state": state,
-            "journal_bytes": checkpoint.journal_bytes,
+            "journal_entries": checkpoint.journal_entries,
             "seconds": round(checkpoint.seconds, 3),
             "identity": self._identity,
         }
@@ -176,48 +169,6 @@ def current_state(folder: Path) -> Path:
             f"the training in {folder} has no weights yet: it was stopped before its first checkpoint"
         )
     return folder / str(described["state"])
-
-
-@contextmanager
-def held_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; the system lets go of it when the process ends, however it does.
-
-    Who holds a folder may remove it: whoever waits at its door then makes one anew.
-    """
-    import fcntl
-
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"the folder of a training must be a directory, but {folder} is a file")
-    while True:
-        with _lock_file(folder) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise BlockingIOError(
-                    f"another process is training in {folder}: wait for it to end, or take another folder"
-                ) from None
-            # Who held it before may have removed it, with this very file, which then keeps out nobody.
-            if _is_still_at(file, folder / _LOCK):
-                yield
-                return
-
-
-def _lock_file(folder: Path) -> IO[str]:
-    """The lock of a folder, both made where they are not."""
-    for _ in range(_TRIES):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            return (folder / _LOCK).open("a")
-        except FileNotFoundError:
-            continue  # removed in between
-    raise FileNotFoundError(f"no lock can be made in {folder}")
-
-
-def _is_still_at(file: IO[str], path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _read_pointer(path: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .nets import ReplicaNet
 from .nets.layers import checked_seeds
 from .nets.tabm import TabM, mean_probability, probability_of
 from .row_values import as_array
-from .safe_files import read_tensors, tensor_metadata, write_tensors
+from .tensor_files import read_tensors, tensor_metadata, write_tensors
 
 __all__ = ["Replicas"]
 

@@ -16,12 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..common.atomic_files import hold_folder
+from ..common.progress import Display, Status, duration, show_progress
 from ..losses import Loss, parse
 from .batches import RowSource, as_source
 from .best_weights import BestWeights
-from .checkpoint import TrainingFolder, held_folder
+from .checkpoint import TrainingFolder
 from .evaluation import check_evaluation, default_metric, evaluate_replicas
-from .progress import Listener, Moment, shown
 from .recipe import Recipe, ScheduleWarning
 from .replicas import Replicas
 from .schedule import deferred_replicas, learning_rates
@@ -29,6 +30,9 @@ from .training_loop import Failure, TrainingLoop, training_session
 from .training_record import Row, TrainingRecord
 
 __all__ = ["train"]
+
+# Of the best replicas, while a training is shown.
+_TABLE_ROWS = 8
 
 
 def train(
@@ -127,22 +131,22 @@ def train(
     with contextlib.ExitStack() as held:
         place = None
         if folder is not None:
-            held.enter_context(held_folder(Path(folder)))
+            held.enter_context(hold_folder(Path(folder), "training"))
             place = TrainingFolder(Path(folder), _identity(replicas, rows, judged, recipe, keep))
         replicas.to(replicas.device if device is None else device, recipe.dtype)
         rows = rows.to(replicas.device, recipe.dtype)
         judged = None if judged is None else judged.to(replicas.device, recipe.dtype)
-        course = held.enter_context(training_session(replicas, rows, recipe, place=place, resume=resume))
+        loop = held.enter_context(training_session(replicas, rows, recipe, place=place, resume=resume))
         best = BestWeights(replicas, later_of_equals=False) if keep == "best" else None
         if best is not None:
-            course.also_keep(best.tensors())
-        run = _Run(replicas, judged, recipe, best_by, course, best)
-        run.go(held.enter_context(shown(progress)), checkpoint_every)
+            loop.also_keep(best.tensors())
+        run = _Run(replicas, judged, recipe, best_by, loop, best)
+        run.go(held.enter_context(show_progress(bool(progress))), checkpoint_every)
         return run.result()
 
 
 class _Run:
-    """A training under way: its course, and what is told and written of each epoch."""
+    """A training under way: its loop, and what is told and written of each epoch."""
 
     def __init__(
         self,
@@ -150,32 +154,34 @@ class _Run:
         judged: RowSource | None,
         recipe: Recipe,
         best_by: str | None,
-        course: TrainingLoop,
+        loop: TrainingLoop,
         best: BestWeights | None,
     ) -> None:
         self._replicas, self._judged, self._recipe, self._best_by = replicas, judged, recipe, best_by
-        self._course, self._best = course, best
+        self._loop, self._best = loop, best
         self._reports = self._frozen_reports()
         self._newest: list[Row] = []
-        if course.epoch:
+        if loop.epoch:
             self._note_class_weights()
 
-    def go(self, listener: Listener, checkpoint_every: int) -> None:
+    def go(self, display: Display, checkpoint_every: int) -> None:
         """Train to the end, or until every replica is frozen."""
-        course = self._course
-        if course.is_new:
+        loop = self._loop
+        if loop.is_new:
             # The weights of before the first step: who resumes may bring others, such as half-trained ones.
             self._save()
-        here, first = 0.0, course.epoch
-        while not course.is_done:
+        here, first = 0.0, loop.epoch
+        while not loop.is_done:
             begun = time.monotonic()
             news = self._train_epoch(begun)
             took = time.monotonic() - begun
             here += took
-            course.seconds += took
-            if course.epoch % checkpoint_every == 0 or course.is_done:
+            loop.seconds += took
+            if loop.epoch % checkpoint_every == 0 or loop.is_done:
                 self._save()
-            listener(self._moment(here / (course.epoch - first), news))
+            for text in news:
+                display.note(text, warning=True)
+            display.show(self._status(here / (loop.epoch - first)))
 
     def result(self) -> TrainingRecord:
         """What became of it; the replicas have the weights that are to be kept."""
@@ -190,27 +196,27 @@ class _Run:
                     f"{'; '.join(undefined[:5])}{'; ...' if len(undefined) > 5 else ''}",
                     stacklevel=3,
                 )
-        history, seconds = tuple(self._course.history), self._course.seconds
+        history, seconds = tuple(self._loop.history), self._loop.seconds
         return TrainingRecord(self._replicas.names, history, dict(self._reports), self._best_by, seconds)
 
     def _train_epoch(self, begun: float) -> list[str]:
         """One epoch, its evaluation and its rows; returns what there is to tell."""
-        course = self._course
-        course.run_epoch()
+        loop = self._loop
+        loop.run_epoch()
         self._note_class_weights()
         reports = self._frozen_reports()
         news = [text for k, text in reports.items() if k not in self._reports]
         self._reports = reports
         metrics: list[dict[str, float]] = [{}] * len(self._replicas)
         every = self._recipe.evaluate_every
-        if self._judged is not None and (course.epoch % every == 0 or course.is_done):
+        if self._judged is not None and (loop.epoch % every == 0 or loop.is_done):
             metrics = evaluate_replicas(self._replicas, self._judged, self._recipe)
         rows = self._rows(metrics, time.monotonic() - begun)
         if metrics[0]:
             self._newest = rows
             if self._best is not None:
-                self._best.note(self._merits(rows), course.epoch)
-        course.note(rows)
+                self._best.note(self._merits(rows), loop.epoch)
+        loop.note(rows)
         return news
 
     def _merits(self, rows: Sequence[Row]) -> Tensor:
@@ -220,7 +226,7 @@ class _Run:
 
     def _save(self) -> None:
         weights = None if self._best is None else self._best_class_weights()
-        self._course.save(self._replicas.metadata(weights))
+        self._loop.save(self._replicas.metadata(weights))
 
     def _has_best(self) -> list[bool]:
         """Which replicas have the weights of a best epoch, or at last those of before the first."""
@@ -231,18 +237,18 @@ class _Run:
         """Those under which the weights that the replicas end with were trained."""
         if self._best is None:
             return None
-        step = self._course.step
-        last = step.last_moved(self._course.epoch - 1)
+        step = self._loop.step
+        last = step.last_moved(self._loop.epoch - 1)
         chosen = zip(self._has_best(), self._best.epochs, last)
         return step.class_weights([epoch - 1 if has else moved for has, epoch, moved in chosen])
 
     def _note_class_weights(self) -> None:
         """Tell the replicas under which class weights they were trained last: their links undo them."""
-        step = self._course.step
-        self._replicas.class_weights = step.class_weights(step.last_moved(self._course.epoch - 1))
+        step = self._loop.step
+        self._replicas.class_weights = step.class_weights(step.last_moved(self._loop.epoch - 1))
 
     def _rows(self, metrics: Sequence[Mapping[str, float]], seconds: float) -> list[Row]:
-        step, epoch, count = self._course.step, self._course.epoch, len(self._replicas)
+        step, epoch, count = self._loop.step, self._loop.epoch, len(self._replicas)
         norms, losses = step.norms.cpu().double().numpy(), step.losses.cpu().double().numpy()
         rates = learning_rates(self._recipe, count, epoch - 1, step.steps)[-1].tolist()
         limits = self._recipe.clips_of(count) or [math.inf] * count
@@ -268,7 +274,7 @@ class _Run:
     def _frozen_reports(self) -> dict[int, str]:
         return {
             k: f"replica {k}, {self._replicas.names[k]}: {failure}; {self._outcome(k, failure)}"
-            for k, failure in self._course.failures().items()
+            for k, failure in self._loop.failures().items()
         }
 
     def _outcome(self, k: int, failure: Failure) -> str:
@@ -277,18 +283,30 @@ class _Run:
         best = self._best.epochs[k]
         return f"it has the weights of epoch {best}" if best else "it has the weights it began with"
 
-    def _moment(self, seconds_an_epoch: float, news: Sequence[str]) -> Moment:
-        epoch, epochs = self._course.epoch, self._recipe.epochs
-        return Moment(
-            epoch=epoch,
-            epochs=epochs,
-            seconds_left=0.0 if self._course.is_done else seconds_an_epoch * (epochs - epoch),
-            rows=self._newest,
-            best_by=self._best_by,
-            names=self._replicas.names,
-            frozen=len(self._reports),
-            news=news,
-        )
+    def _status(self, seconds_an_epoch: float) -> Status:
+        loop, names = self._loop, self._replicas.names
+        done, epochs = loop.epoch, self._recipe.epochs
+        seconds_left = 0.0 if loop.is_done else seconds_an_epoch * (epochs - done)
+        parts = [f"epoch {done}/{epochs}", f"{duration(seconds_left)} left"]
+        best = self._best_first()
+        if best:
+            first = best[0]
+            value = f"{first[str(self._best_by)]:.4f}"
+            parts.append(
+                f"best {self._best_by} {value} (replica {first['replica']}, {names[first['replica']]})"
+            )
+        if self._reports:
+            parts.append(f"{len(self._reports)} of {len(names)} frozen")
+        metrics = [name for name in best[0] if _is_shown(name)] if best else []
+        rows = [(names[row["replica"]], *(_in_digits(row[name]) for name in metrics)) for row in best]
+        header = ("replica", *metrics) if best else ()
+        return Status(", ".join(parts), done / epochs, header, rows[:_TABLE_ROWS], urgent=loop.is_done)
+
+    def _best_first(self) -> list[Row]:
+        """The newest rows with metrics, the best first, without replicas that are frozen."""
+        name = self._best_by or ""
+        sound = [row for row in self._newest if row.get(name) is not None and not row["frozen"]]
+        return sorted(sound, key=lambda row: -row[name])
 
 
 def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: Any, device: Any) -> int:
@@ -380,6 +398,16 @@ def _identity(
         "evaluation": None if judged is None else judged.fingerprint(),
         "keep": keep,
     }
+
+
+def _is_shown(name: str) -> bool:
+    """The metrics that matter most, so that the table fits a screen; not that of each class."""
+    starts = ("roc_auc", "partial_auc", "recall", "balanced_accuracy", "minority_accuracy")
+    return name == "accuracy" or name.startswith(starts)
+
+
+def _in_digits(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
 
 
 def _mean(values: NDArray[Any]) -> float | None:

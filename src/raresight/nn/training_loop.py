@@ -1,4 +1,4 @@
-"""The course of a training: epoch after epoch, kept in a folder so that it can be killed at any moment.
+"""The loop of a training: epoch after epoch, kept in a folder so that it can be killed at any moment.
 
 What is done between the epochs, such as evaluation, is the business of who runs it.
 """
@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..common.journal import Journal
 from .batches import RowSource
 from .checkpoint import OURS, Checkpoint, TrainingFolder
-from .journal import Journal
 from .recipe import Recipe
 from .replicas import Replicas
 from .step import REASONS, TrainingStep
@@ -58,16 +58,16 @@ def training_session(
     resume: bool = True,
     rows_of: Sequence[Tensor] | None = None,
 ) -> Iterator[TrainingLoop]:
-    """The course of a training while it lasts, with cuDNN as deterministic as the recipe demands.
+    """The loop of a training while it lasts, with cuDNN as deterministic as the recipe demands.
 
     Replicas and rows are where they are trained. Where `place` holds a training, the replicas take its
     weights over; a training that is new starts at the prior if the recipe says so. `rows_of` are the rows of
     each replica, see `TrainingStep`.
     """
     with deterministic(recipe.deterministic):
-        course = TrainingLoop(replicas, rows, recipe, place, resume=resume, rows_of=rows_of)
-        with contextlib.closing(course):
-            yield course
+        loop = TrainingLoop(replicas, rows, recipe, place, resume=resume, rows_of=rows_of)
+        with contextlib.closing(loop):
+            yield loop
 
 
 class TrainingLoop:
@@ -76,7 +76,7 @@ class TrainingLoop:
     Attributes:
         step: What trains: its buffers have the losses and norms of the newest epoch.
         epoch: Epochs that are finished.
-        seconds: How long they took. Who runs the course adds to it, so that it decides what counts.
+        seconds: How long they took. Who runs the loop adds to it, so that it decides what counts.
         history: What was noted so far, one entry a result.
         is_new: Whether it began here, and not where a folder stood.
     """
@@ -103,8 +103,8 @@ class TrainingLoop:
             self._restore(checkpoint.tensors)
         self.epoch, self.seconds = checkpoint.epoch, checkpoint.seconds
         self.is_new = checkpoint.tensors is None
-        self._journal = None if place is None else Journal(place.journal, checkpoint.journal_bytes)
-        self.history: list[dict[str, Any]] = [] if self._journal is None else self._journal.rows
+        self._journal = None if place is None else Journal(place.journal, checkpoint.journal_entries)
+        self.history: list[dict[str, Any]] = [] if self._journal is None else list(self._journal.entries)
 
     @property
     def is_done(self) -> bool:
@@ -142,7 +142,7 @@ class TrainingLoop:
 
     @torch.no_grad()
     def also_keep(self, tensors: Mapping[str, Tensor]) -> None:
-        """Have checkpoints hold these, too; a course that goes on fills them in as they were."""
+        """Have checkpoints hold these, too; a loop that goes on fills them in as they were."""
         if not self.is_new:
             for name, tensor in tensors.items():
                 tensor.copy_(self._read[f"{OURS}{name}"])
