@@ -12,6 +12,7 @@ from .logit_adjusted import LogitAdjusted
 from .margin import MarginLoss
 from .parameters import param
 from .poly import Poly
+from .ranking import PartialAUC, RankingLoss
 from .registry import all_losses, parse, register
 from .squared import Squared
 from .tbl import TBL, NonConvexLossWarning
@@ -30,7 +31,9 @@ __all__ = [
     "Loss",
     "MarginLoss",
     "NonConvexLossWarning",
+    "PartialAUC",
     "Poly",
+    "RankingLoss",
     "Squared",
     "VectorScaling",
     "all_losses",

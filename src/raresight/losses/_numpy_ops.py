@@ -186,6 +186,21 @@ class NumpyOps:
         return np.moveaxis(a, source, destination)
 
     @staticmethod
+    def order(a: Array) -> Array:
+        """The places of the values from low to high; equal ones keep their order."""
+        return np.argsort(a, kind="stable")
+
+    @staticmethod
+    def count_below(ascending: Array, values: Array) -> Array:
+        """How many of the sorted numbers lie below each value."""
+        return np.searchsorted(ascending, values)
+
+    @staticmethod
+    def prefix_sums(a: Array) -> Array:
+        """0, a_0, a_0 + a_1, ...: one number more than `a` has."""
+        return np.concatenate((a[:1] * 0, np.cumsum(a)))
+
+    @staticmethod
     def diagonal_matrix(v: Array) -> Array:
         """Diagonal matrices from the last axis of `v`."""
         return v[..., :, None] * np.eye(v.shape[-1], dtype=v.dtype)

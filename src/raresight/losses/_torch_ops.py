@@ -216,6 +216,18 @@ class TorchOps:
         return torch.movedim(a, source, destination)
 
     @staticmethod
+    def order(a: Array) -> Array:
+        return torch.argsort(a, stable=True)
+
+    @staticmethod
+    def count_below(ascending: Array, values: Array) -> Array:
+        return torch.searchsorted(ascending, values)
+
+    @staticmethod
+    def prefix_sums(a: Array) -> Array:
+        return torch.cat((a[:1] * 0, torch.cumsum(a, 0)))
+
+    @staticmethod
     def diagonal_matrix(v: Array) -> Array:
         return torch.diag_embed(v)
 

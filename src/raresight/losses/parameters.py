@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 __all__ = [
     "SearchRange",
     "at_least",
+    "between",
     "check_parameters",
     "class_counts",
     "collect_checks",
@@ -140,6 +141,20 @@ def at_least(lowest: float) -> Check:
         result = number(value, name, owner)
         if not lowest <= result < math.inf:
             raise ValueError(f"{owner}: {name} must be at least {lowest} and finite, got {result}")
+        return result
+
+    return check
+
+
+def between(low: float, high: float, ends: str = "(]") -> Check:
+    """The check for a float in an interval, whose `ends` say which of its ends belong to it."""
+
+    def check(value: Any, name: str, owner: str) -> float:
+        result = number(value, name, owner)
+        above = result >= low if ends[0] == "[" else result > low
+        below = result <= high if ends[1] == "]" else result < high
+        if not (above and below):
+            raise ValueError(f"{owner}: {name} must lie in {ends[0]}{low}, {high}{ends[1]}, got {result}")
         return result
 
     return check
