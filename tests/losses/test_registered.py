@@ -1,0 +1,181 @@
+"""A loss of another package gets everything: a made-up loss, by an entry point and by the decorator."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+MODULE = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from raresight.losses import MarginLoss, param, register
+from raresight.losses.parameters import positive
+
+
+@register
+@dataclass(frozen=True)
+class Tempered(MarginLoss):
+    """Cross entropy of scores in units of a temperature: softplus(-t m)/t, whose link is t z."""
+
+    t: float = param(2.0, positive, search=(0.5, 4.0), log=True)
+    name: ClassVar[str] = "tempered"
+    formula: ClassVar[str] = "log(1 + e^-tm)/t"
+
+    def numbers(self):
+        return (self.t,)
+
+    @staticmethod
+    def phi(ops, m, order, t):
+        x, q = ops.logistic(t * m)
+        if order == 0:
+            return (x / t,)
+        if order == 1:
+            return x / t, -q
+        return x / t, -q, t * q * ops.sigmoid(t * m)
+
+    def log_slope(self, ops, m):
+        return -ops.softplus(self.t * m), -self.t * ops.sigmoid(self.t * m)
+'''
+
+# What every part of the tool makes of it; cross entropy at t z, divided by t, is the reference.
+EVERYTHING = """
+import contextlib
+import io
+import math
+import sys
+
+import numpy as np
+import torch
+
+from raresight import nn
+from raresight.boosting import LightGBMClassifier, XGBoostClassifier
+from raresight.cli import main
+from raresight.linear import LinearClassifier
+from raresight.losses import CrossEntropy, all_losses, parse
+from raresight.losses.plan import plan_of
+from raresight.losses.start import start_of
+from raresight.nn.functional import tempered_loss
+from raresight.nn.loss_table import LossTable
+from raresight.theory.analysis import limiting_index
+
+loss = parse("tempered(t=3.0)")
+assert str(loss) == "tempered(t=3.0)" and type(loss).example() in all_losses()
+random = np.random.default_rng(0)
+z, y = random.normal(size=200) * 3, (random.random(200) < 0.3).astype(int)
+reference = CrossEntropy().derivatives(3 * z, y)
+for mine, other, times in zip(loss.derivatives(z, y), reference, (1 / 3, 1, 3)):
+    np.testing.assert_allclose(mine, other * times, rtol=1e-12)
+np.testing.assert_allclose(loss.log_odds(z), 3 * z, rtol=1e-12)
+assert math.isclose(start_of(loss, (0.99, 0.01)).scores[0], math.log(1 / 99) / 3, rel_tol=1e-9)
+assert plan_of(loss, (1, 2), np.float32) is not None
+
+scores, labels = torch.tensor(z), torch.tensor(y)
+expected = torch.tensor(float(loss.value(z, y).mean()), dtype=torch.float64)
+torch.testing.assert_close(nn.TemperedLoss(t=3.0)(scores, labels), expected)
+torch.testing.assert_close(tempered_loss(scores, labels, t=3.0), expected)
+table = LossTable(["tempered(t=3.0)", "crossentropy", "tempered(t=1.0)"])
+values = table(scores.expand(3, -1), labels)
+torch.testing.assert_close(values[0], expected)
+torch.testing.assert_close(values[1], values[2])
+
+X = random.normal(size=(4000, 3))
+target = (random.random(4000) < 1 / (1 + np.exp(3.5 - X @ [1.5, 1.0, 0.0]))).astype(int)
+assert [tail_term for tail_term in (loss.tail().growth, loss.tail().decay)] == [0.0, 3.0]
+assert math.isclose(limiting_index(loss), 1.0)
+mine = LinearClassifier(loss="tempered(t=2.0)", l2=0.0, tol=1e-10).fit(X, target)
+plain = LinearClassifier(loss="crossentropy", l2=0.0, tol=1e-10).fit(X, target)
+np.testing.assert_allclose(2 * mine.coef_, plain.coef_, rtol=1e-5, atol=1e-7)
+for kind in (LightGBMClassifier, XGBoostClassifier):
+    model = kind(loss="tempered", n_estimators=20, n_jobs=1).fit(X, target)
+    chance = model.predict_proba(X)[:, 1]
+    assert abs(chance.mean() - target.mean()) < 0.01
+
+sys.argv, out = ["raresight", "losses"], io.StringIO()
+with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+    main()
+assert "tempered" in out.getvalue()
+print("everything")
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    """An installed package `made_up` with the loss, as pip would leave it."""
+    (tmp_path / "made_up.py").write_text(MODULE)
+    return tmp_path
+
+
+def run(package, code):
+    path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_by_an_entry_point(package):
+    about = package / "made_up-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: made-up\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[raresight.losses]\ntempered = made_up:Tempered\n")
+    assert "everything" in run(package, EVERYTHING)
+
+
+def test_by_the_decorator(package):
+    code = (
+        "import made_up, torch\n"
+        "from raresight import nn\n"
+        "from raresight.losses import parse\n"
+        "assert parse('tempered(t=3.0)') == made_up.Tempered(3.0)\n"
+        "assert nn.TemperedLoss(t=3.0)(torch.zeros(2), torch.tensor([0, 1])) > 0\n"
+    )
+    run(package, code)
+
+
+def test_an_entry_point_that_fails_is_named(package):
+    about = package / "broken-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[raresight.losses]\ngone = no_such_module:Gone\n")
+    code = (
+        "import warnings\n"
+        "from raresight.losses import all_losses\n"
+        "from raresight.losses.registry import EntryPointWarning\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    assert len(all_losses()) > 8\n"
+        "(one,) = [each for each in seen if each.category is EntryPointWarning]\n"
+        "assert 'no_such_module:Gone' in str(one.message)\n"
+    )
+    run(package, code)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("class Mine: pass", "TypeError"),
+        ("@dataclass\nclass Mine(MarginLoss):\n    name = 'mine'", "TypeError"),
+        ("@dataclass(frozen=True)\nclass Mine(Tempered):\n    name = 'focal'", "ValueError"),
+        ("@dataclass(frozen=True)\nclass Mine(Tempered):\n    name = 'Two Words'", "TypeError"),
+    ],
+)
+def test_what_cannot_be_registered(package, text, error):
+    code = (
+        "from dataclasses import dataclass\n"
+        "from made_up import Tempered\n"
+        "from raresight.losses import MarginLoss, parse, register\n"
+        "parse('focal')\n"
+        f"{text}\n"
+        "try:\n    register(Mine)\n"
+        f"except {error} as failure:\n    print(failure)\n"
+        "else:\n    raise SystemExit('registered')\n"
+    )
+    assert run(package, code).strip()
