@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NoReturn
 
-from ._inputs import read_problem
+from ._inputs import read_problem, read_scores
 from ._numpy_ops import Array, Ops
 from .parameters import between, check_parameters, param, positive
 
@@ -70,7 +70,7 @@ class RankingLoss(ABC):
                 f"length, got {tuple(problem.z.shape)}"
             )
         z, y = problem.z, problem.y
-        w = problem.ops.like(weights, z) if weights is not None else z * 0 + 1
+        w = z * 0 + 1 if weights is None else problem.ops.like(read_scores(weights, name="weights")[1], z)
         if tuple(w.shape) != tuple(z.shape):
             raise ValueError(f"weights must have shape {tuple(z.shape)}, got {tuple(w.shape)}")
         if not bool((w >= 0).all()):
