@@ -134,7 +134,7 @@ def test_the_same_on_any_number_of_threads(monkeypatch):
     X = np.tile(X, (1, 4)) + np.random.default_rng(0).normal(size=(50_000, 12))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     one = LinearClassifier().fit(X, y)
-    monkeypatch.setattr("raresight.linear.risk.thread_count", lambda: 3)
+    monkeypatch.setattr("raresight.linear.sums.thread_count", lambda: 3)
     monkeypatch.setattr("raresight.linear.threads.thread_count", lambda: 3)
     three = LinearClassifier().fit(X, y)
     assert (one.coef_ == three.coef_).all()

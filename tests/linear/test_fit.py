@@ -388,8 +388,8 @@ def test_sparse_variance_with_zeros_and_constants():
     weights[:10] = 0.0  # among the rows that count the column of index 3 is constant
     design = make_design(sparse.csr_array(X), weights, True)
     centred = make_design(X, weights, True)
-    assert design.inverse_unit == pytest.approx(centred.inverse_unit, rel=1e-12)
-    assert (design.inverse_unit == 0).tolist() == [False, True, True, True, False]
+    assert design.columns.inverse_unit == pytest.approx(centred.columns.inverse_unit, rel=1e-12)
+    assert (design.columns.inverse_unit == 0).tolist() == [False, True, True, True, False]
 
 
 def test_a_failed_fit_leaves_the_model_as_it_was():

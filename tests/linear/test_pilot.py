@@ -7,9 +7,10 @@ import pytest
 from scipy.special import expit
 
 from raresight.linear import LinearClassifier
-from raresight.linear.pilot import even_part, pulling_part
+from raresight.linear.fit import even_part, pulling_part
+from raresight.linear.penalties import Penalty
 from raresight.linear.reading import make_sample
-from raresight.linear.risk import Request, evaluate
+from raresight.linear.sums import Request, evaluate
 from raresight.losses import parse
 
 
@@ -29,14 +30,14 @@ def test_the_risk_of_a_part_is_that_of_all_rows(classes):
     whole = sample_of(weights=weights, classes=classes)
     rng = np.random.default_rng(2)
     theta = rng.normal(size=whole.size) * 0.1
-    theta[whole.design.n_columns - 1 :: whole.design.n_columns] -= np.linspace(4, 5, whole.n_scores)
+    theta[whole.columns.n_columns - 1 :: whole.columns.n_columns] -= np.linspace(4, 5, whole.n_scores)
     loss = parse("tbl")
     even = even_part(whole)
     assert even is not None
     for part, close in ((even, 0.1), (pulling_part(whole, loss, theta), 0.03)):
         assert part.design.n_rows < 0.1 * whole.design.n_rows
         assert part.total == pytest.approx(whole.total, rel=0.03)
-        a, b = (evaluate(one, [Request(loss, 0.0, theta, 2, double=True)])[0] for one in (whole, part))
+        a, b = (evaluate(one, [Request(loss, Penalty(), theta, 2, double=True)])[0] for one in (whole, part))
         assert b.value == pytest.approx(a.value, rel=close)
         assert b.gradient == pytest.approx(a.gradient, abs=close * a.scale)
         assert b.hessian == pytest.approx(a.hessian, abs=2 * close * np.abs(a.hessian).max())

@@ -1,8 +1,8 @@
 """Linear classifiers for any loss: fits, paths of fits, cross-validation, influence."""
 
 from .cv import LinearClassifierCV
-from .errors import NotConvergedWarning
 from .estimator import LinearClassifier
+from .fit import NotConvergedWarning
 from .influence import Influence
 from .path import PathFit, fit_pairs, fit_path
 

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from .threads import in_threads
 
-__all__ = ["Design", "Floats", "make_design", "row_blocks", "unit_of"]
+__all__ = ["Columns", "Design", "Floats", "make_design", "row_blocks"]
 
 Floats = NDArray[np.float64]
 
@@ -36,40 +36,27 @@ _FARTHEST = 1e6  # deviations between a sparse column's mean and zero that its c
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
-    """Features, and how their columns are centred and scaled.
+class Columns:
+    """How the columns of rows are centred and scaled, and so how coefficients and sums are converted.
 
     `inverse_unit` is 0 for a constant column, whose coefficient then is 0. `explicit` says that blocks are
-    standardised as they are read rather than through their coefficients.
+    standardised as they are read rather than through their coefficients. Parts of the same rows (batches)
+    share one of these, or their sums could not be added.
     """
 
-    X: Any
     centre: Floats
     inverse_unit: Floats
     explicit: bool
     intercept: bool
 
     @property
-    def n_rows(self) -> int:
-        return int(self.X.shape[0])
-
-    @property
     def n_features(self) -> int:
-        return int(self.X.shape[1])
+        return len(self.centre)
 
     @property
     def n_columns(self) -> int:
         """Features and, where there is one, the intercept, which comes last."""
         return self.n_features + int(self.intercept)
-
-    @property
-    def is_sparse(self) -> bool:
-        return bool(sparse.issparse(self.X))
-
-    @property
-    def is_single(self) -> bool:
-        """Whether blocks can be had in float32 without loss."""
-        return not self.is_sparse and bool(self.X.dtype == np.float32)
 
     # ---- coefficients --------------------------------------------------------------------
 
@@ -81,27 +68,12 @@ class Design:
 
     def inward(self, coef: Floats, intercept: Floats) -> Floats:
         """The solver's coefficients from those in the units of X."""
-        inner = coef * unit_of(self)
+        scale = self.inverse_unit
+        unit = np.divide(1.0, scale, out=np.zeros(len(scale)), where=scale > 0)  # 0: a constant column
+        inner = coef * unit
         return np.column_stack([inner, intercept + coef @ self.centre]) if self.intercept else inner
 
-    # ---- blocks and how they fold --------------------------------------------------------
-
-    def tasks(self) -> list[list[slice]]:
-        """The blocks of rows in groups, one group a task."""
-        per_row = self.X.nnz // max(self.n_rows, 1) if self.is_sparse else self.n_features
-        blocks = row_blocks(self.n_rows, per_row)
-        return [part for part in (blocks[i::_TASKS] for i in range(_TASKS)) if part]
-
-    def block(self, rows: slice, double: bool) -> Any:
-        """The rows, in float64 or as they are."""
-        block = self.X[rows]
-        if self.is_sparse:
-            return block
-        kind = np.float64 if double else self.X.dtype
-        if self.explicit:
-            # The mean is subtracted in float64: float32 may not even hold it.
-            return ((block - self.centre) * self.inverse_unit).astype(kind, copy=False)
-        return block.astype(kind, copy=False)
+    # ---- sums ----------------------------------------------------------------------------
 
     def fold(self) -> tuple[Floats, Floats]:
         """(centre, inverse unit) that are left to the coefficients."""
@@ -133,15 +105,56 @@ class Design:
         result[size, size] = total
         return result
 
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Features in memory, and how their columns are centred and scaled."""
+
+    X: Any
+    columns: Columns
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def is_sparse(self) -> bool:
+        return bool(sparse.issparse(self.X))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether blocks can be had in float32 without loss."""
+        return not self.is_sparse and bool(self.X.dtype == np.float32)
+
+    def tasks(self) -> list[list[slice]]:
+        """The blocks of rows in groups, one group a task."""
+        per_row = self.X.nnz // max(self.n_rows, 1) if self.is_sparse else self.columns.n_features
+        blocks = row_blocks(self.n_rows, per_row)
+        return [part for part in (blocks[i::_TASKS] for i in range(_TASKS)) if part]
+
+    def block(self, rows: slice, double: bool) -> Any:
+        """The rows, in float64 or as they are."""
+        block = self.X[rows]
+        if self.is_sparse:
+            return block
+        kind = np.float64 if double else self.X.dtype
+        if self.columns.explicit:
+            # The mean is subtracted in float64: float32 may not even hold it.
+            columns = self.columns
+            return ((block - columns.centre) * columns.inverse_unit).astype(kind, copy=False)
+        return block.astype(kind, copy=False)
+
+    def standardised(self, rows: slice) -> Floats:
+        """The rows as the solver has them, in float64, with a last column of ones for the intercept."""
+        block = self.X[rows]
+        dense = block.toarray() if self.is_sparse else block
+        inner = (dense - self.columns.centre) * self.columns.inverse_unit
+        ones = np.ones(len(inner))
+        return np.column_stack([inner, ones]) if self.columns.intercept else np.asarray(inner)
+
     def take(self, rows: NDArray[np.intp]) -> Design:
         """The same columns, standardised alike, of some of the rows."""
-        return Design(self.X[rows], self.centre, self.inverse_unit, self.explicit, self.intercept)
-
-
-def unit_of(design: Design) -> Floats:
-    """Deviations of the columns, 0 where a column is constant."""
-    scale = design.inverse_unit
-    return np.divide(1.0, scale, out=np.zeros(len(scale)), where=scale > 0)
+        return Design(self.X[rows], self.columns)
 
 
 def row_blocks(n_rows: int, per_row: int) -> list[slice]:
@@ -187,7 +200,7 @@ def make_design(X: Any, weights: Floats | None, intercept: bool) -> Design:
         _refuse_far_columns(centre, unit, varies)
     odd = (np.abs(centre) > _FAR * unit) | (unit > _EXTREME) | (unit < 1 / _EXTREME)
     explicit = not is_sparse and bool(np.any(odd & varies))
-    return Design(X, centre, inverse_unit, explicit, intercept)
+    return Design(X, Columns(centre, inverse_unit, explicit, intercept))
 
 
 def _dense_sums(X: NDArray[Any], weights: Floats | None, shift: Floats) -> tuple[float, Floats, Floats]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -14,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from ..common.class_weights import class_weights, weighted_loss
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
-from .design import Floats
+from .design import Columns, Floats, row_blocks
+from .fit import SolverOptions, minimise, warn_unless_converged
 from .influence import FitTerms, Influence, influence_of
-from .newton import Minimum
+from .penalties import Penalty
 from .reading import Reading, check_penalty, read_features, read_training, unchanged_on_failure
-from .scoring import linear_scores
-from .solver import SolverOptions, minimise, warn_unless_converged
+from .solvers import Minimum
 
 __all__ = ["LinearClassifier"]
 
@@ -113,7 +114,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
         """Fit to rows X of shape (n, d), dense or sparse, and labels y of two or more classes."""
-        plan = self._plan()
+        options = self._options()
         l2 = check_penalty(self.l2, "l2")
         before = self._last_fit() if self.warm_start else None
         with unchanged_on_failure(self):
@@ -121,10 +122,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             loss = self._loss_for(reading.classes, reading.counts)
             start = None
             if before is not None:
-                start = before.start_for(reading.classes, reading.sample.design)
-            minimum = minimise(reading.sample, loss, l2, plan, start)
-            converged = warn_unless_converged(minimum, str(loss), plan)
-            return self._set_fit(self, reading, loss, minimum, plan, converged)
+                start = before.start_for(reading.classes, reading.sample.columns)
+            minimum = minimise(reading.sample, loss, l2, options, start)
+            converged = warn_unless_converged(minimum, str(loss), options)
+            return self._set_fit(self, reading, loss, minimum, options, converged)
 
     # ---- predicting ----------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- shared --------------------------------------------------------------------------
 
-    def _plan(self) -> SolverOptions:
+    def _options(self) -> SolverOptions:
         l1 = check_penalty(self.l1, "l1")
         tolerance = check_penalty(self.tol, "tol")
         if self.solver not in _SOLVERS:
@@ -198,23 +199,23 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         reading: Reading,
         loss: Loss,
         minimum: Minimum,
-        plan: SolverOptions,
+        options: SolverOptions,
         converged: bool,
     ) -> LinearClassifier:
         """Take a minimum as the fit; `reader` is the model that read the features."""
-        design = reading.sample.design
-        theta = minimum.theta.reshape(reading.sample.n_scores, design.n_columns)
+        columns = reading.sample.columns
+        theta = minimum.theta.reshape(reading.sample.n_scores, columns.n_columns)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(reader, name):
                 setattr(self, name, getattr(reader, name))
         self.classes_ = reading.classes
         self.loss_ = loss
-        self._terms = FitTerms(plan.l1, float(self.l2), design.intercept)
-        self.coef_, self.intercept_ = design.outward(theta)
+        self._terms = FitTerms(Penalty(float(self.l2), options.l1), columns.intercept)
+        self.coef_, self.intercept_ = columns.outward(theta)
         self.n_iter_ = minimum.iterations
         self.gradient_norm_ = minimum.residual
-        penalised = theta[:, : design.n_features]
-        self.objective_ = minimum.evaluation.value + plan.l1 * float(np.abs(penalised).sum())
+        penalised = theta[:, : columns.n_features]
+        self.objective_ = minimum.evaluation.value + options.l1 * float(np.abs(penalised).sum())
         self.converged_ = converged
         return self
 
@@ -224,19 +225,33 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return _LastFit(self.classes_, self.coef_, self.intercept_)
 
 
+def linear_scores(X: Any, coef: Floats, intercept: Floats) -> NDArray[Any]:
+    """X coef' + intercept, of shape (n, K): computed in float64 a block at a time, in the type of X.
+
+    Coefficients of features far from zero cancel against the intercept, which float32 would not survive.
+    """
+    is_sparse: bool = sparse.issparse(X)
+    if is_sparse:
+        return np.asarray(X @ coef.T + intercept).astype(X.dtype, copy=False)
+    result = np.empty((X.shape[0], len(coef)), dtype=X.dtype)
+    for rows in row_blocks(*X.shape):
+        result[rows] = X[rows].astype(np.float64, copy=False) @ coef.T + intercept
+    return result
+
+
 class _LastFit:
     """Coefficients to start from again."""
 
     def __init__(self, classes: NDArray[Any], coef: Floats, intercept: Floats) -> None:
         self.classes, self.coef, self.intercept = classes, coef, intercept
 
-    def start_for(self, classes: NDArray[Any], design: Any) -> Floats:
-        if self.coef.shape[1] != design.n_features or not np.array_equal(self.classes, classes):
+    def start_for(self, classes: NDArray[Any], columns: Columns) -> Floats:
+        if self.coef.shape[1] != columns.n_features or not np.array_equal(self.classes, classes):
             raise ValueError(
                 f"warm_start: the last fit had {self.coef.shape[1]} features and classes "
-                f"{self.classes.tolist()[:10]}, this one has {design.n_features} and {classes.tolist()[:10]}"
+                f"{self.classes.tolist()[:10]}, this one has {columns.n_features} and {classes.tolist()[:10]}"
             )
-        return np.asarray(design.inward(self.coef, self.intercept))
+        return np.asarray(columns.inward(self.coef, self.intercept))
 
 
 def _rest(eta: Floats) -> Floats:

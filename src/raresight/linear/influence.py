@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
-from .design import Design, Floats, row_blocks
+from .design import Floats, row_blocks
 from .labels import encode_with
+from .penalties import Penalty
 from .reading import make_sample, read_rows, read_weights
-from .risk import Request, Sample, evaluate
+from .sums import Request, Sample, evaluate
 
 __all__ = ["FitTerms", "Influence", "influence_of"]
 
@@ -32,10 +33,9 @@ _MOST_NUMBERS = 5000
 
 @dataclass(frozen=True)
 class FitTerms:
-    """The penalties of a fit, which parameters set later do not change."""
+    """The penalty of a fit, which parameters set later do not change."""
 
-    l1: float
-    l2: float
+    penalty: Penalty
     intercept: bool
 
 
@@ -74,7 +74,7 @@ def influence_of(model: Any, X: Any, y: Any, sample_weight: Any) -> Influence:
     weights = read_weights(sample_weight, X)
     # Features that an l1 penalty holds at zero stay there when a row leaves.
     terms: FitTerms = model._terms
-    active = np.flatnonzero(model.coef_.any(axis=0)) if terms.l1 > 0 else np.arange(X.shape[1])
+    active = np.flatnonzero(model.coef_.any(axis=0)) if terms.penalty.l1 > 0 else np.arange(X.shape[1])
     coef = model.coef_[:, active]
     sample = make_sample(X[:, active], codes, weights, len(model.classes_), terms.intercept)
     if sample.size > _MOST_NUMBERS:
@@ -82,18 +82,18 @@ def influence_of(model: Any, X: Any, y: Any, sample_weight: Any) -> Influence:
             f"influence needs the inverse of a matrix of {sample.size} rows, one a coefficient; "
             f"up to {_MOST_NUMBERS} are computed: use fewer features or l1 > 0"
         )
-    theta = sample.design.inward(coef, model.intercept_)
-    return _influence(sample, model.loss_, terms.l2, theta)
+    theta = sample.columns.inward(coef, model.intercept_)
+    return _influence(sample, model.loss_, terms.penalty, theta)
 
 
-def _influence(sample: Sample, loss: Loss, l2: float, theta: Floats) -> Influence:
+def _influence(sample: Sample, loss: Loss, penalty: Penalty, theta: Floats) -> Influence:
     design, n, k = sample.design, sample.design.n_rows, sample.n_scores
-    here = evaluate(sample, [Request(loss, l2, theta.ravel(), 2, double=True)])[0]
+    here = evaluate(sample, [Request(loss, penalty, theta.ravel(), 2, double=True)])[0]
     assert here.hessian is not None
     root = _inverse_root(here.hessian, loss)
     pull, leverage, losses, own = (np.empty(n) for _ in range(4))
     for rows in row_blocks(n, max(sample.size, 1)):
-        block = _standardised(design, rows)
+        block = design.standardised(rows)
         weight = np.ones(len(block)) if sample.weights is None else sample.weights[rows]
         weight = weight / sample.total
         terms = _binary_terms if k == 1 else _class_terms
@@ -131,14 +131,6 @@ def _class_terms(
             leverage += weight * bend[:, a, b] * (parts[a] * parts[b]).sum(axis=1)
     squared = np.asarray((moved**2).sum(axis=1))
     return value, weight * np.sqrt(squared), leverage, weight * squared
-
-
-def _standardised(design: Design, rows: slice) -> Floats:
-    """Rows as the solver has them, with a last column of ones for the intercept."""
-    block = design.X[rows]
-    dense = block.toarray() if design.is_sparse else block
-    inner = (dense - design.centre) * design.inverse_unit
-    return np.column_stack([inner, np.ones(len(inner))]) if design.intercept else np.asarray(inner)
 
 
 def _inverse_root(hessian: Floats, loss: Loss) -> Floats:

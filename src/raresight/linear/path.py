@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from ..losses import Loss
 from .design import Floats
 from .estimator import LinearClassifier
+from .fit import minimise_all, warn_unless_converged
 from .reading import check_penalty, read_training
-from .solver import minimise_all, warn_unless_converged
 
 __all__ = ["PathFit", "fit_pairs", "fit_path"]
 
@@ -146,7 +146,7 @@ def fit_pairs(
     ]
     if not models:
         raise ValueError("fit_pairs needs at least one pair of a loss and an l2")
-    plan = models[0]._plan()
+    options = models[0]._options()
     reading = read_training(models[0], X, y, sample_weight, fit_intercept)
     chosen: dict[str | int, Loss] = {}  # a loss is read once for all its penalties
     settings = []
@@ -155,11 +155,11 @@ def fit_pairs(
         if key not in chosen:
             chosen[key] = model._loss_for(reading.classes, reading.counts)
         settings.append((chosen[key], float(model.l2)))
-    minima = minimise_all(reading.sample, settings, plan)
+    minima = minimise_all(reading.sample, settings, options)
     result = []
     for model, (loss, l2), minimum in zip(models, settings, minima):
-        converged = warn_unless_converged(minimum, f"{loss}, l2={l2:g}", plan)
-        model._set_fit(models[0], reading, loss, minimum, plan, converged)
+        converged = warn_unless_converged(minimum, f"{loss}, l2={l2:g}", options)
+        model._set_fit(models[0], reading, loss, minimum, options, converged)
         result.append(
             PathFit(loss, l2, model.objective_, minimum.residual, minimum.iterations, converged, model)
         )

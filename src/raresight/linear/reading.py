@@ -16,7 +16,7 @@ from ..common.labels import refuse_masked
 from ..common.tables import known_table
 from .design import Floats, make_design
 from .labels import encode_labels, need_every_class
-from .risk import Sample
+from .sums import Sample
 
 __all__ = [
     "Reading",

@@ -1,17 +1,19 @@
-"""The regularised risk, its gradient and its Hessian, for many settings in one read of the rows.
+"""The sums over rows that a fit needs: value, gradient and curvature of the risk at a point.
 
     R(b, b0) = sum_i w_i l(y_i, x_i.b + b0) / sum_i w_i + (l2/2) |b|^2
 
-in the standardised features x of a `Design`. A setting is a loss, an l2 and a point. Scores of all
-settings come from one matrix product a block, gradients from another.
+in the standardised features x of `Columns`. Solvers know rows by these sums alone (`Rows`): sums of parts
+add up to those of the whole, so that it makes no difference to a fit whether an array, a series of batches or
+a cluster produced them. `Sample`, rows in memory, answers many requests (a loss, a penalty and a point) in
+one read: scores of all of them come from one matrix product a block, gradients from another.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,33 +22,34 @@ from scipy import sparse
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
 from ..losses.plan import BlockOps, LabelMap, Plan, plan_of
-from .design import Design, Floats
+from .design import Columns, Design, Floats
+from .penalties import Penalty
 from .threads import in_threads, thread_count
 
-__all__ = ["Request", "RiskDerivatives", "Sample", "evaluate", "slope_sizes"]
+__all__ = ["Request", "RiskDerivatives", "RiskSums", "Rows", "Sample", "evaluate", "slope_sizes"]
 
 _AT_ONCE = 32  # settings whose scores are held together
 _FEW = 4  # requests a thread takes at once where all rows are one block
 _SMALL = 1 << 18  # numbers below which threads cost more than they save
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Rows with labels: 0.0/1.0 for one score a row (`n_scores` = 1), class numbers for K logits."""
-
-    design: Design
-    labels: NDArray[Any]
-    weights: Floats | None
-    n_scores: int
+class Rows(Protocol):
+    """Rows with labels, wherever they are, that can be asked for their sums."""
 
     @property
-    def total(self) -> float:
-        return float(len(self.labels)) if self.weights is None else float(self.weights.sum())
+    def columns(self) -> Columns:
+        """How the features are standardised."""
 
     @property
-    def size(self) -> int:
-        """How many numbers a point has."""
-        return self.n_scores * self.design.n_columns
+    def n_scores(self) -> int:
+        """1, for labels 0 and 1, or K logits."""
+
+    @property
+    def class_totals(self) -> Floats:
+        """The sum of the weights of each class."""
+
+    def sums(self, requests: Sequence[Request]) -> list[RiskSums]:
+        """The sums for each request."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +62,55 @@ class Request:
     """
 
     loss: Loss
-    l2: float
+    penalty: Penalty
     theta: Floats
     order: int
     double: bool
     features: NDArray[np.intp] | None = None
+
+
+@dataclass(eq=False)
+class RiskSums:
+    """Sums over rows for one request, in the units of X.
+
+    Attributes:
+        weight: Of the weights.
+        value: Of w l.
+        scale: Of w |l'|.
+        product: X'g, (K, d), with g = w l'.
+        total: The sum of g, (K,).
+        bends: X'hX, X'h and the sum of h for pairs of scores, with h = w l''; empty below order 2.
+        double: Whether they were computed in float64.
+    """
+
+    weight: float
+    value: float
+    scale: float
+    product: Floats
+    total: Floats
+    bends: dict[tuple[int, int], tuple[Floats, Floats, float]]
+    double: bool
+
+    @staticmethod
+    def added(parts: Sequence[RiskSums]) -> RiskSums:
+        """The sums of all rows from those of parts."""
+        bends = {}
+        for pair in parts[0].bends:
+            terms = [part.bends[pair] for part in parts]
+            bends[pair] = (
+                np.sum([term[0] for term in terms], axis=0),
+                np.sum([term[1] for term in terms], axis=0),
+                math.fsum(term[2] for term in terms),
+            )
+        return RiskSums(
+            math.fsum(part.weight for part in parts),
+            math.fsum(part.value for part in parts),
+            math.fsum(part.scale for part in parts),
+            np.sum([part.product for part in parts], axis=0),
+            np.sum([part.total for part in parts], axis=0),
+            bends,
+            all(part.double for part in parts),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,37 +129,73 @@ class RiskDerivatives:
     double: bool
 
 
-def evaluate(sample: Sample, requests: Sequence[Request]) -> list[RiskDerivatives]:
-    """Answer all requests in one pass over the rows."""
-    design = sample.design
-    parts = design.tasks()
-    groups = _groups(sample, requests, _FEW if len(parts) == 1 else len(requests))
-    # Threads share the rows; rows of a single block are read by each, for some of the requests.
-    tasks = [(part, groups) for part in parts] if len(parts) > 1 else [(parts[0], [one]) for one in groups]
-
-    def work(task: tuple[list[slice], list[_RequestGroup]]) -> dict[int, _Sums]:
-        part, own = task
-        ops = BlockOps()
-        sums = [group.zero() for group in own]
-        spaces = [group.space(part) for group in own]
-        with ops.guard():
-            for rows in part:
-                for group, space, into in zip(own, spaces, sums):
-                    for piece in group.pieces(rows):
-                        group.add(ops, space, piece, into)
-        return {index: one for group, into in zip(own, sums) for index, one in zip(group.members, into)}
-
-    numbers = design.X.nnz if design.is_sparse else design.n_rows * design.n_features
-    threads = thread_count() if numbers * len(requests) >= _SMALL else 1
-    done = in_threads(work, tasks, threads)
-    results: dict[int, RiskDerivatives] = {}
+def evaluate(rows: Rows, requests: Sequence[Request]) -> list[RiskDerivatives]:
+    """The risk at each of the points, from one round of sums."""
     # Far from the minimum a sum may overflow; the solver looks at what comes out and steps back.
     with NumpyOps.guard():
-        for group in groups:
-            for index in group.members:
-                total = _Sums.added([sums[index] for sums in done if index in sums])
-                results[index] = _finish(sample, requests[index], total, group.double)
-    return [results[i] for i in range(len(requests))]
+        return [_finish(rows.columns, request, sums) for request, sums in zip(requests, rows.sums(requests))]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows in memory, labelled 0.0/1.0 for one score a row (`n_scores` = 1), or by class for K logits."""
+
+    design: Design
+    labels: NDArray[Any]
+    weights: Floats | None
+    n_scores: int
+
+    @property
+    def columns(self) -> Columns:
+        return self.design.columns
+
+    @property
+    def total(self) -> float:
+        return float(len(self.labels)) if self.weights is None else float(self.weights.sum())
+
+    @property
+    def size(self) -> int:
+        """How many numbers a point has."""
+        return self.n_scores * self.columns.n_columns
+
+    @property
+    def class_totals(self) -> Floats:
+        labels = self.labels.astype(np.int64, copy=False)
+        counts = np.bincount(labels, self.weights, minlength=max(self.n_scores, 2))
+        return np.asarray(counts, dtype=np.float64)
+
+    def sums(self, requests: Sequence[Request]) -> list[RiskSums]:
+        """The sums for all requests, in one pass over the rows."""
+        design = self.design
+        parts = design.tasks()
+        groups = _groups(self, requests, _FEW if len(parts) == 1 else len(requests))
+        # Threads share the rows; rows of a single block are read by each, for some of the requests.
+        tasks = (
+            [(part, groups) for part in parts] if len(parts) > 1 else [(parts[0], [one]) for one in groups]
+        )
+
+        def work(task: tuple[list[slice], list[_RequestGroup]]) -> dict[int, RiskSums]:
+            part, own = task
+            ops = BlockOps()
+            sums = [group.zero() for group in own]
+            spaces = [group.space(part) for group in own]
+            with ops.guard():
+                for rows in part:
+                    for group, space, into in zip(own, spaces, sums):
+                        for piece in group.pieces(rows):
+                            group.add(ops, space, piece, into)
+            return {index: one for group, into in zip(own, sums) for index, one in zip(group.members, into)}
+
+        numbers = design.X.nnz if design.is_sparse else design.n_rows * self.columns.n_features
+        threads = thread_count() if numbers * len(requests) >= _SMALL else 1
+        done = in_threads(work, tasks, threads)
+        with NumpyOps.guard():
+            added = [
+                RiskSums.added([sums[index] for sums in done if index in sums])
+                for index in range(len(requests))
+            ]
+        # All rows count in every request, so their weights are summed once.
+        return [replace(sums, weight=self.total) for sums in added]
 
 
 def _groups(sample: Sample, requests: Sequence[Request], most: int) -> list[_RequestGroup]:
@@ -129,7 +212,9 @@ def _groups(sample: Sample, requests: Sequence[Request], most: int) -> list[_Req
 
 def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
     """|l'| of each row at a point, weight apart; for K logits the sum over them."""
-    group = _RequestGroup(sample, [Request(loss, 0.0, theta, 1, False)], double=not sample.design.is_single)
+    group = _RequestGroup(
+        sample, [Request(loss, Penalty(), theta, 1, False)], double=not sample.design.is_single
+    )
     result = np.empty(sample.design.n_rows, dtype=group.kind)
 
     def work(part: list[slice]) -> None:
@@ -149,35 +234,6 @@ def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
     return result
 
 
-@dataclass(eq=False)
-class _Sums:
-    """Sums over rows for one request, in the units of the blocks."""
-
-    value: float
-    scale: float
-    product: Floats  # X'g, (K, d)
-    total: Floats  # sum g, (K,)
-    bends: dict[tuple[int, int], tuple[Floats, Floats, float]]  # X'hX, X'h and sum h of two scores
-
-    @staticmethod
-    def added(parts: Sequence[_Sums]) -> _Sums:
-        bends = {}
-        for pair in parts[0].bends:
-            terms = [part.bends[pair] for part in parts]
-            bends[pair] = (
-                np.sum([term[0] for term in terms], axis=0),
-                np.sum([term[1] for term in terms], axis=0),
-                math.fsum(term[2] for term in terms),
-            )
-        return _Sums(
-            math.fsum(part.value for part in parts),
-            math.fsum(part.scale for part in parts),
-            np.sum([part.product for part in parts], axis=0),
-            np.sum([part.total for part in parts], axis=0),
-            bends,
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class _Space:
     """Arrays that a thread uses again for every block: fresh memory costs more than what is done with it."""
@@ -194,27 +250,29 @@ class _RequestGroup:
     ) -> None:
         self.sample, self.requests, self.double, self.members = sample, requests, double, members
         self.kind = np.dtype(np.float64 if double else np.float32)
-        design, scores = sample.design, sample.n_scores
-        centre, scale = design.fold()
-        thetas = np.stack([request.theta.reshape(scores, design.n_columns) for request in requests])
-        coef = thetas[:, :, : design.n_features] * scale
-        own = thetas[:, :, -1] if design.intercept else 0.0
+        columns, scores = sample.columns, sample.n_scores
+        centre, scale = columns.fold()
+        thetas = np.stack([request.theta.reshape(scores, columns.n_columns) for request in requests])
+        coef = thetas[:, :, : columns.n_features] * scale
+        own = thetas[:, :, -1] if columns.intercept else 0.0
         self.offsets = (own - coef @ centre).reshape(-1, 1).astype(self.kind)
-        self.coef = coef.reshape(-1, design.n_features).astype(self.kind)
+        self.coef = coef.reshape(-1, columns.n_features).astype(self.kind)
         self.plans: list[Plan | None] = [
             plan_of(request.loss, tuple(range(request.order + 1)), self.kind) if scores == 1 else None
             for request in requests
         ]
         self.far = bool(np.abs(thetas).max(initial=0.0) > 1e15)
 
-    def zero(self) -> list[_Sums]:
-        scores, d = self.sample.n_scores, self.sample.design.n_features
+    def zero(self) -> list[RiskSums]:
+        scores, d = self.sample.n_scores, self.sample.columns.n_features
         result = []
         for request in self.requests:
             size = d if request.features is None else len(request.features)
             pairs = [(k, m) for k in range(scores) for m in range(k + 1)] if request.order == 2 else []
             bends = {pair: (np.zeros((size, size)), np.zeros(size), 0.0) for pair in pairs}
-            result.append(_Sums(0.0, 0.0, np.zeros((scores, d)), np.zeros(scores), bends))
+            result.append(
+                RiskSums(0.0, 0.0, 0.0, np.zeros((scores, d)), np.zeros(scores), bends, self.double)
+            )
         return result
 
     def pieces(self, rows: slice) -> list[slice]:
@@ -231,7 +289,7 @@ class _RequestGroup:
         scratch = 3 + max((plan.size for plan in self.plans if plan is not None), default=0)
         return _Space(np.empty((at_once, rows), self.kind), np.empty((scratch, rows), self.kind))
 
-    def add(self, ops: BlockOps, space: _Space, rows: slice, into: list[_Sums]) -> None:
+    def add(self, ops: BlockOps, space: _Space, rows: slice, into: list[RiskSums]) -> None:
         """Add the sums of a block of rows."""
         sample, k = self.sample, self.sample.n_scores
         block = sample.design.block(rows, self.double)
@@ -274,7 +332,7 @@ class _RequestGroup:
         scores: Any,
         scratch: Any,
         some: slice,
-        into: list[_Sums],
+        into: list[RiskSums],
     ) -> None:
         """Add the sums of values and curvatures; the scores become slopes."""
         labels = self.sample.labels[rows].astype(self.kind, copy=False)
@@ -323,7 +381,7 @@ class _RequestGroup:
         scores: Any,
         scratch: Any,
         some: slice,
-        into: list[_Sums],
+        into: list[RiskSums],
     ) -> None:
         """The same for class logits."""
         labels, k = self.sample.labels[rows], self.sample.n_scores
@@ -346,7 +404,7 @@ def _total(values: Any, weight: Any) -> float:
 
 
 def _add_bend(
-    sums: _Sums, pair: tuple[int, int], block: Any, bend: Any, features: NDArray[np.intp] | None
+    sums: RiskSums, pair: tuple[int, int], block: Any, bend: Any, features: NDArray[np.intp] | None
 ) -> None:
     if features is not None:
         block = block[:, features]
@@ -361,28 +419,27 @@ def _add_bend(
     sums.bends[pair] = (so_far[0] + product, so_far[1] + weighted, total)
 
 
-def _finish(sample: Sample, request: Request, sums: _Sums, double: bool) -> RiskDerivatives:
-    design, weight, k = sample.design, sample.total, sample.n_scores
-    theta = request.theta.reshape(k, design.n_columns)
-    penalised = theta[:, : design.n_features]
-    gradient = design.gradient_inward(sums.product, sums.total) / weight
-    gradient[:, : design.n_features] += request.l2 * penalised
-    penalty = 0.5 * request.l2 * float(np.vdot(penalised, penalised))
-    value = sums.value / weight + penalty
+def _finish(columns: Columns, request: Request, sums: RiskSums) -> RiskDerivatives:
+    penalty, weight = request.penalty, sums.weight
+    theta = request.theta.reshape(-1, columns.n_columns)
+    coef = theta[:, : columns.n_features]
+    gradient = columns.gradient_inward(sums.product, sums.total) / weight
+    penalty.add_ridge_slope(gradient[:, : columns.n_features], coef)
+    ridge = penalty.ridge(coef)
+    value = sums.value / weight + ridge
     # Rounding of single rows averages out; what is left was seen to be well below these.
-    noise = (1e-14 if double else 1e-7) * (abs(sums.value / weight) + penalty)
-    hessian = _assemble(sample, request, sums) if request.order == 2 else None
-    return RiskDerivatives(value, gradient.ravel(), hessian, sums.scale / weight, noise, double)
+    noise = (1e-14 if sums.double else 1e-7) * (abs(sums.value / weight) + ridge)
+    hessian = _assemble(columns, request, sums) if request.order == 2 else None
+    return RiskDerivatives(value, gradient.ravel(), hessian, sums.scale / weight, noise, sums.double)
 
 
-def _assemble(sample: Sample, request: Request, sums: _Sums) -> Floats:
+def _assemble(columns: Columns, request: Request, sums: RiskSums) -> Floats:
     """The Hessian by class and column, in the order of theta."""
-    design, k = sample.design, sample.n_scores
+    k = len(sums.total)
     blocks: list[list[Any]] = [[None] * k for _ in range(k)]
     for (a, b), (product, weighted, total) in sums.bends.items():
-        inner = design.hessian_inward(product, weighted, total, request.features) / sample.total
+        inner = columns.hessian_inward(product, weighted, total, request.features) / sums.weight
         if a == b:
-            size = len(inner) - int(design.intercept)
-            inner[np.arange(size), np.arange(size)] += request.l2
+            request.penalty.add_ridge_bend(inner, len(inner) - int(columns.intercept))
         blocks[a][b], blocks[b][a] = inner, inner.T
     return np.asarray(np.block(blocks)) if k > 1 else np.asarray(blocks[0][0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from raresight.linear.curvature import Curvature, factor, floored
+from raresight.linear.solvers import Curvature, factor, floored
 
 
 def test_solves_where_the_hessian_is_positive_definite():
