@@ -72,7 +72,7 @@ _FRAUD_OPTIONS = (
 )
 _DEEP_OPTIONS = (
     *("dataset", "size", "minutes", "device", "stack", "rhos", "roles", "results_only", "train_only", "plan"),
-    *("depth", "width", "complete", "checkpoints"),
+    *("depth", "width", "complete", "checkpoints", "figures"),
 )
 _ANCHOR_OPTIONS = ("data", "size", "minutes", "device", "depth", "width", "complete", "checkpoints")
 

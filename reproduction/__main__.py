@@ -27,7 +27,7 @@ UNFINISHED = 3
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
 
-_SPELLED = {"rhos": "--rho", "roles": "--role", "complete": "--part-of-set"}
+_SPELLED = {"rhos": "--rho", "roles": "--role", "complete": "--part-of-set", "figures": "--no-figures"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     images("--width", type=int, help="channels of its first stage. Default: 16")
     images("--checkpoints", type=Path, help="folder of unfinished stacks. Default: deep/unfinished in --out")
     images("--part-of-set", dest="complete", action="store_false", help="accept an incomplete image set")
+    images(
+        "--no-figures", dest="figures", action="store_false", help="write tables alone: no matplotlib needed"
+    )
     fraud = parser.add_argument_group("fraud").add_argument
     fraud("--families", nargs="+", help="linear, xgboost, lightgbm, tabnet, tabm; deep is the last two")
     fraud("--methods", nargs="+", help="methods to show, such as 'cross entropy' TBL")

@@ -51,11 +51,13 @@ def run(
     width: int = 16,
     results_only: bool = False,
     complete: bool = True,
+    figures: bool = True,
     **options: Any,
 ) -> list[Path]:
     """Train what is missing if `data` is given; write the tables, their numbers and figures.
 
-    A length that is begun is shown as far as series of C are complete. Further options are those of
+    A length that is begun is shown as far as series of C are complete. Without `figures` tables are written
+    alone. Further options are those of
     `run_experiment`.
     """
     refuse_seed("ablation-c", seed)
@@ -93,7 +95,7 @@ def run(
         out / f"{stem}.csv": rows_text([row for length in lengths for row in number_rows(*length)]),
         page: "\n".join([about + "\n", *(markdown(*length, found) for length in lengths)]),
     }
-    for result, place in drawn:
+    for result, place in drawn if figures else ():
         files |= draw(_curves(result), result.epochs, place)
     return write_files(files, obsolete=[path for path in _pictures(out, stem) if path not in files])
 

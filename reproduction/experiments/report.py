@@ -332,12 +332,14 @@ def write_report(
     width: int = 16,
     results_only: bool = False,
     complete: bool = True,
+    figures: bool = True,
     **options: Any,
 ) -> list[Path]:
     """Train what is missing, if `data` is given, and write what the journal has.
 
     A cell is shown at every length at which it is complete; what is missing at `size`, and at others that are
-    begun, is told and written down. `options` are those of `run_experiment`.
+    begun, is told and written down. Without `figures` tables are written alone. `options` are those of
+    `run_experiment`.
 
     Raises:
         ValueError: No cell is complete.
@@ -375,12 +377,13 @@ def write_report(
         out / f"{stem}.csv": rows_text(number_rows(report, [*shown, *beyond])),
         page: text,
         judged: verdicts(f"{experiment.name}, {dataset}", about, shown),
-        **draw_differences(shown, report.drawn, report.drawn_title, report.drawn_when, out / stem),
-        **draw_epochs(shown, report.curves, curves),
     }
-    # Curves of before, where there are none now, would be of other results than the page.
-    before = [curves.with_suffix(ending) for ending in PICTURES]
-    return write_files(files, obsolete=[path for path in before if path not in files])
+    if figures:
+        files |= draw_differences(shown, report.drawn, report.drawn_title, report.drawn_when, out / stem)
+        files |= draw_epochs(shown, report.curves, curves)
+    # Figures that are not drawn now are of other results than the page.
+    earlier = [path.with_suffix(ending) for path in (out / stem, curves) for ending in PICTURES]
+    return write_files(files, obsolete=[path for path in earlier if path not in files])
 
 
 def not_trained(

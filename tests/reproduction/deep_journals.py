@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 
 from deep_records import record
+from reproduction import reproduce
 from reproduction.experiments.settings import Setup
 from reproduction.experiments.trials import EXPERIMENTS, cell_trials
 from reproduction.journal import add_records, journal_path, read_records
@@ -14,7 +15,7 @@ SHORT = Setup()
 
 def write_journal(folder, name, setup=SHORT, *, base=0.7, leave_out=lambda trial: False, **facts):
     """A journal with all trials of an experiment at one size, but those left out; `facts` are of each."""
-    experiment, finished = EXPERIMENTS[name], {}
+    experiment, finished, added = EXPERIMENTS[name], {}, []
     journal = journal_path(folder / "deep", name, setup.dataset)
     if journal.exists():
         finished.update(read_records(journal))
@@ -27,9 +28,16 @@ def write_journal(folder, name, setup=SHORT, *, base=0.7, leave_out=lambda trial
                     for trial in trials
                     if trial.key not in finished and not leave_out(trial)
                 }
-            add_records(journal, list(new.values()))
             finished |= new
+            added += new.values()
+    # Once, since every addition reads what there is.
+    add_records(journal, added)
     return read_records(journal)
+
+
+def tables(name, folder, **options):
+    """Write the tables without the figures, whose drawing takes longer than all else."""
+    return reproduce(name, folder, figures=False, **options)
 
 
 def rows_of(path):

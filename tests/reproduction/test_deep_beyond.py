@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deep_journals import SHORT, one, rows_of, write_journal
-from reproduction import reproduce
+from deep_journals import SHORT, one, rows_of, tables, write_journal
 from reproduction.__main__ import main
 from reproduction.experiments.plan import plan
 from reproduction.experiments.report import beyond_lines, not_trained
@@ -96,7 +95,7 @@ def test_what_is_missing_beyond_is_told_where_the_length_is_asked_for(tmp_path):
 
 def test_each_loss_has_its_choice_of_the_two_rates(tmp_path):
     write_both(tmp_path)
-    numbers, page = reproduce("table2", tmp_path)[:2]
+    numbers, page = tables("table2", tmp_path)[:2]
     text = page.read_text()
     part = text.split(TITLE)[1].split("####")[0]
     assert "at a learning rate of 0.06, three times the largest" in part

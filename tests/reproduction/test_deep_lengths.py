@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deep_journals import SHORT, rows_of, write_journal
+from deep_journals import SHORT, rows_of, tables, write_journal
 from reproduction import reproduce
 from reproduction.experiments.results import begun_lines, sizes_in
 from reproduction.experiments.settings import SIZES, Size, Trial, size_of
@@ -49,15 +49,15 @@ def test_the_overview_of_other_sizes_alone(tmp_path):
 
 def test_a_page_has_the_sizes_that_the_journal_has(tmp_path):
     write_journal(tmp_path, "table2", OWN)
-    csv, page, *_ = reproduce("table2", tmp_path, tell=(told := []).append)
+    csv, page, *_ = tables("table2", tmp_path, tell=(told := []).append)
     assert {(row["size"], row["epochs"]) for row in rows_of(csv)} == {("8,16", "16")}
     # Nobody asked for the short trainings, which are not begun; who does is told what they lack.
     assert told == []
     assert "Not trained yet" not in page.read_text()
-    reproduce("table2", tmp_path, tell=told.append, size="short")
+    tables("table2", tmp_path, tell=told.append, size="short")
     assert "missing: halves, rho 0.01: 90 of 90 search trainings of 7 epochs" in told
     write_journal(tmp_path, "ablation-c", OWN, leave_out=lambda trial: trial.draw == 1 and trial.seed == 2)
-    csv, page, *_ = reproduce("ablation-c", tmp_path)
+    csv, page, *_ = tables("ablation-c", tmp_path)
     # It has no search, and of a size of that name the same trainings.
     assert {(row["size"], row["epochs"], row["draws"]) for row in rows_of(csv)} == {("16,16", "24", "0")}
 
@@ -79,7 +79,7 @@ def test_the_longest_of_several_sizes_is_shown_first(tmp_path):
     text = reproduce("overview", tmp_path)[0].read_text(encoding="utf-8")
     assert "shortened, 16 of 250 epochs, 54 nets" in text
     assert "shortened, 14" not in text
-    rows = rows_of(reproduce("table2", tmp_path)[0])
+    rows = rows_of(tables("table2", tmp_path)[0])
     assert list(dict.fromkeys(row["epochs"] for row in rows)) == ["16", "14"]
 
 
@@ -94,7 +94,7 @@ def test_what_another_size_lacks_is_listed(tmp_path):
     lines = ["halves, rho 0.01: 6 of 54 final trainings of 16 epochs"]
     assert begun_lines(EXPERIMENTS["table2"], SHORT, finished) == lines
     assert f"Table 2, {lines[0]}." in reproduce("overview", tmp_path)[0].read_text(encoding="utf-8")
-    reproduce("table2", tmp_path, tell=(told := []).append)
+    tables("table2", tmp_path, tell=(told := []).append)
     assert told == [f"missing: {lines[0]}"]
 
 
@@ -130,7 +130,7 @@ def test_results_are_of_the_search_that_chose_their_settings(tmp_path):
     finished = search_alone(tmp_path, "20,40")
     assert names(finished) == ["short", "medium", "full", "8,16", "20,20"]
     assert begun_lines(EXPERIMENTS["table2"], SHORT, finished) == []
-    csv, *_ = reproduce("table2", tmp_path, tell=(told := []).append)
+    csv, *_ = tables("table2", tmp_path, tell=(told := []).append)
     assert {row["size"] for row in rows_of(csv)} == {"8,16"}
     assert told == []
     # Once both searches have results of one length, both sizes are there, the second begun.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deep_journals import SHORT, one, rows_of, write_journal
+from deep_journals import SHORT, one, rows_of, tables, write_journal
 from reproduction import reproduce
 from reproduction.experiments.report_text import origin_words, other_nets_words
 from reproduction.experiments.results import find_results
@@ -27,7 +27,7 @@ def test_a_page_names_net_images_and_device(tmp_path):
     write_journal(tmp_path, "table2")
     write_journal(tmp_path, "ablation-c")
     words = "Nets are ResNet-32 on CIFAR-10, trained on H200, bf16.\n"
-    csv, page, judged, *_ = reproduce("table2", tmp_path)
+    csv, page, judged, *_ = tables("table2", tmp_path)
     assert f"half of the categories rare\n\n{words}\n#### In one table" in page.read_text()
     assert f"against their rivals\n\n{words}\n" in judged.read_text()
     # Where all are from one place it is said once.
@@ -49,10 +49,10 @@ def test_pages_of_another_net_do_not_replace_those_of_the_papers(tmp_path):
     with pytest.raises(ValueError, match=r"there are no results .* There are also 513 trainings of ResNet-8"):
         reproduce("overview", tmp_path)
     write_journal(tmp_path, "table2", base=0.8)
-    paths = reproduce("table2", tmp_path)
+    paths = tables("table2", tmp_path)
     assert {path.name.split(".")[0] for path in paths} == {"table2-cifar10", "table2-cifar10-verdicts"}
     before = {path: path.read_bytes() for path in paths}
-    others = reproduce("table2", tmp_path, depth=8, width=4)
+    others = tables("table2", tmp_path, depth=8, width=4)
     name = "table2-cifar10-resnet8-width4"
     assert {path.name.split(".")[0] for path in others} == {name, f"{name}-verdicts"}
     assert {path: path.read_bytes() for path in paths} == before
@@ -75,7 +75,7 @@ def test_tables_say_which_of_their_nets_are_from_another_device(tmp_path):
         return CPU if is_paper or (is_final and trial["method"] in ("TBL", "VS")) else {}
 
     rewritten(tmp_path, "table2", finished, change)
-    csv, page, *_ = reproduce("table2", tmp_path)
+    csv, page, *_ = tables("table2", tmp_path)
     text = page.read_text()
     assert (
         "on CIFAR-10, trained on H200, bf16 (212 nets) and x86_64, float32 (31 nets). Those of the search, "
@@ -109,7 +109,7 @@ def test_series_of_c_say_which_are_from_another_device(tmp_path):
         return CPU if is_wanted and trial["seed"] == 0 else {}
 
     rewritten(tmp_path, "ablation-c", finished, change)
-    text = reproduce("ablation-c", tmp_path)[1].read_text()
+    text = tables("ablation-c", tmp_path)[1].read_text()
     words = "Trained on x86_64, float32: TBL at lr 0.02, C 0.3 (2 of 6); the others on H200, bf16.\n"
     assert text.count(words) == 1
 
@@ -117,7 +117,7 @@ def test_series_of_c_say_which_are_from_another_device(tmp_path):
 def test_a_search_on_another_device_is_named(tmp_path):
     finished = write_journal(tmp_path, "table2")
     rewritten(tmp_path, "table2", finished, lambda trial: CPU if trial["role"] == "search" else {})
-    text = reproduce("table2", tmp_path)[1].read_text()
+    text = tables("table2", tmp_path)[1].read_text()
     assert (
         "trained on H200, bf16. Those of the search, which chose settings, on x86_64, float32.\n\n####"
         in text

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import t
 
 from commands import run
-from deep_journals import SHORT, one, rows_of, write_journal
+from deep_journals import SHORT, one, rows_of, tables, write_journal
 from deep_records import LUCK, record
 from reproduction import UnfinishedError, reproduce
 from reproduction.estimates import estimate, paired, standard_errors_apart
@@ -164,7 +164,7 @@ def record_of(epochs):
 
 def test_where_the_paper_has_no_cross_entropy_its_own_rivals_are_judged(tmp_path):
     write_journal(tmp_path, "table4")
-    text = reproduce("table4", tmp_path)[1].read_text()
+    text = tables("table4", tmp_path)[1].read_text()
     assert "The paper prints no parameters for several classes" in text
     claims = text.split("#### What the paper claims")[1].split("####")[0]
     # VS has one point more than cross entropy with adjustment, which is the first of all equals.
@@ -208,7 +208,7 @@ def test_verdicts_have_a_sign_for_every_cell_and_all_numbers(tmp_path):
     write_journal(
         tmp_path, "table2", full, leave_out=lambda trial: trial.role != "paper" or trial.rho != 0.05
     )
-    text = reproduce("table2", tmp_path)[2].read_text()
+    text = tables("table2", tmp_path)[2].read_text()
     best, four, reference = (part.split("####")[0] for part in text.split("#### In short, against ")[1:])
     assert best.startswith(
         "the best rival\n\nFor halves, rho 0.01; halves, rho 0.05; halves, rho 0.1, in this"
@@ -239,7 +239,7 @@ def test_verdicts_have_a_sign_for_every_cell_and_all_numbers(tmp_path):
 
 def test_gains_are_compared_within_a_task(tmp_path):
     write_journal(tmp_path, "table4")
-    text = reproduce("table4", tmp_path)[2].read_text()
+    text = tables("table4", tmp_path)[2].read_text()
     accuracy = text.split("#### Accuracy by argmax\n")[1].split("####")[0]
     lines = [line for line in accuracy.splitlines() if line.startswith("* TBL's gain") and "last" in line]
     assert len(lines) == 4  # exponential and step, chosen and the paper's settings
@@ -283,7 +283,7 @@ def test_a_cell_is_shown_at_every_length_it_has(tmp_path):
     )
     assert "TBL has the best AUC, best epoch on the test set (paper's setting, halves, rho 0.01, 250" in text
     # Asked for at full length, it says what is missing there.
-    reproduce("table2", tmp_path, tell=(told := []).append, size="full")
+    tables("table2", tmp_path, tell=(told := []).append, size="full")
     assert "missing: halves, rho 0.1: 126 of 126 search trainings of 50 epochs" in told
 
 
@@ -312,7 +312,7 @@ def test_a_search_whose_choice_is_not_trained_is_listed(tmp_path):
     write_journal(
         tmp_path, "table2", full, leave_out=lambda trial: (trial.role, trial.rho) != ("search", 0.05)
     )
-    reproduce("table2", tmp_path, tell=(told := []).append)
+    tables("table2", tmp_path, tell=(told := []).append)
     assert told == ["missing: halves, rho 0.05: 54 of 54 final trainings of 250 epochs"]
 
 
@@ -372,7 +372,7 @@ def test_what_is_missing_is_listed(tmp_path):
     finished = write_journal(tmp_path, "table2", leave_out=is_lost)
     lines = missing_lines(EXPERIMENTS["table2"], SHORT, finished)
     assert lines == ["halves, rho 0.05: 2 of 54 final trainings of 14 epochs"]
-    paths = reproduce("table2", tmp_path, tell=(told := []).append)
+    paths = tables("table2", tmp_path, tell=(told := []).append)
     assert told == [f"missing: {lines[0]}"]
     assert f"Not trained yet:\n\n* {lines[0]}" in paths[1].read_text()
     shown = {(row["settings"], row["rho"]) for row in rows_of(paths[0])}
@@ -390,7 +390,7 @@ def test_trainings_that_failed_are_counted(tmp_path):
             curve = {name: [*column[:-1], None] for name, column in found["curve"].items()}
             finished[key] = {**found, "curve": curve, "frozen": "loss not finite at epoch 3, step 1"}
     add_records(journal, list(finished.values()))
-    paths = reproduce("table2", tmp_path)
+    paths = tables("table2", tmp_path)
     row = one(
         rows_of(paths[0]),
         settings="chosen on validation",
@@ -510,7 +510,7 @@ def test_the_choice_of_c_at_two_lengths(tmp_path):
         add_records(
             journal_path(tmp_path / "deep", "ablation-c", "cifar10"), [record(t, base) for t in trials]
         )
-    paths = reproduce("ablation-c", tmp_path)
+    paths = tables("ablation-c", tmp_path)
     wanted = {"method": "TBL", "lr": 0.002, "C": 0.3, "metric": "roc_auc", "when": "last"}
     means = [float(one(rows_of(paths[0]), epochs=length, **wanted)["mean"]) for length in (250, 21)]
     assert means[0] - means[1] == pytest.approx(0.1)
@@ -587,22 +587,22 @@ def test_the_size_asked_for_is_shown_before_another_of_its_length(tmp_path):
     mine = replace(SHORT, size=Size("1,14", 1, 14))
     write_journal(tmp_path, "table2")
     write_journal(tmp_path, "table2", mine, base=0.8)
-    assert {row["size"] for row in rows_of(reproduce("table2", tmp_path)[0])} == {"short"}
-    rows = rows_of(reproduce("table2", tmp_path, size="1,14")[0])
+    assert {row["size"] for row in rows_of(tables("table2", tmp_path)[0])} == {"short"}
+    rows = rows_of(tables("table2", tmp_path, size="1,14")[0])
     assert {row["size"] for row in rows} == {"1,14"}
 
 
 def test_sizes_that_are_stretched_to_one_length_are_one_result(tmp_path):
     """Deer among horses is trained half as long again, and never longer than the paper."""
     write_journal(tmp_path, "deer-horse", replace(SHORT, size=SIZES["full"]))
-    rows = rows_of(reproduce("minority", tmp_path, size="50,200")[0])
+    rows = rows_of(tables("minority", tmp_path, size="50,200")[0])
     which = ("settings", "rho", "epochs", "method", "metric", "when")
     assert len({tuple(row[name] for name in which) for row in rows}) == len(rows)
 
 
 def test_what_a_size_lacks_is_listed_once(tmp_path):
     write_journal(tmp_path, "table2", leave_out=lambda trial: trial.rho == 0.1 and trial.seed == 2)
-    reproduce("table2", tmp_path, tell=(told := []).append, size="7,14")
+    tables("table2", tmp_path, tell=(told := []).append, size="7,14")
     assert len(told) == len(set(told)) > 0
 
 

@@ -106,7 +106,6 @@ def together(journal, table, tmp_path_factory):
     shown = {"data": table, "methods": ["cross entropy", "TBL", "undersampling"], "repeats": 1}
     reproduce("fraud", out, families=["linear"], jobs=1, **shown)
     before = {name: read(out / name) for name in ("fraud.csv", "fraud_splits.csv")}
-    (out / "deep").mkdir()
     shutil.copy(journal, out / "deep" / "fraud.jsonl.xz")
     nets = {**shown, "families": ["tabnet"], "net_seeds": 1, "net_epochs": 2, "results_only": True}
     paths = reproduce("fraud", out, **nets)

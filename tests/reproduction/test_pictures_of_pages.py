@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deep_journals import SHORT, write_journal
+from deep_journals import SHORT, tables, write_journal
 from deep_records import record
 from raresight.common.atomic_files import write_files
 from reproduction import output, reproduce
@@ -53,6 +53,16 @@ def test_a_picture_of_what_was_whole_goes_as_it_is_no_longer(tmp_path):
     reproduce("ablation-c", tmp_path)
     assert pictures(tmp_path) == ["ablation-c-cifar10-21-epochs.png"]
     assert not (tmp_path / "ablation-c-cifar10.svg").exists()
+
+
+@pytest.mark.parametrize("name", ["table4", "ablation-c"])
+def test_tables_alone_leave_no_picture_of_other_results(tmp_path, name):
+    """Nor do they need the library that draws."""
+    write_journal(tmp_path, name)
+    drawn = reproduce(name, tmp_path)
+    paths = tables(name, tmp_path)
+    assert paths == [path for path in drawn if path.suffix not in (".svg", ".png")]
+    assert sorted(path for path in tmp_path.iterdir() if path.is_file()) == sorted(paths)
 
 
 @pytest.mark.parametrize("name", ["table2", "ablation-c"])
