@@ -208,7 +208,7 @@ def test_a_file_read_in_batches_gives_the_matrix_of_the_whole(tmp_path, rows):
     lines = [f"{amount};{row % 2}" for row, amount in enumerate(amounts)]
     path.write_text("\n".join(["amount;y", *lines]) + "\n", encoding="utf-8")
     schema = learn_schema(read_table(path), "y")
-    batches = open_batches(path, columns=["amount"], strings=["amount"], rows=rows)
+    batches = open_batches(path, columns=["amount"], rows=rows)
     pieces = [schema.matrix(batch) for batch in batches]
     np.testing.assert_array_equal(np.vstack(pieces)[:, 0], np.arange(100) * np.float32(37.25))
 

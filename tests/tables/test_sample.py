@@ -32,7 +32,7 @@ def test_the_word_sample_stands_for_it(tmp_path, monkeypatch):
     assert read_table("sample").equals(load_sample())
     assert pa.Table.from_batches(open_batches("sample")).equals(load_sample())
     (tmp_path / "sample").write_text("a,b\n1,2\n")
-    assert read_table("sample").to_pydict() == {"a": [1], "b": [2]}
+    assert read_table("sample").to_pydict() == {"a": ["1"], "b": ["2"]}
 
 
 def test_all_columns_are_features():

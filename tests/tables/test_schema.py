@@ -397,11 +397,56 @@ def test_no_rows():
     assert SCHEMA.matrix(TRAINING.slice(0, 0)).shape == (0, 5)
 
 
+@pytest.mark.parametrize(
+    ("fields", "read"),
+    [
+        (["1", "2"], [1, 2]),
+        (["1", "2.5"], [1.0, 2.5]),
+        (["1e3", "-.5"], [1000.0, -0.5]),
+        (["NA", "7", "8"], [np.nan, 7, 8]),
+        ([" 5 ", "6"], [5, 6]),
+        (["True", "false"], [1, 0]),
+        (["nan", "2", "3"], [np.nan, 2, 3]),
+        (["inf", "2", "3"], [np.nan, 2.0, 3.0]),
+        (["99999999999999999999", "2"], [1e20, 2.0]),
+        (["0.5", "0"], [0.5, 0]),
+    ],
+)
+def test_text_is_numbers_where_all_values_are(fields, read):
+    values = pa.array(fields * 5)
+    assert column_of(values).kind == "numeric"
+    np.testing.assert_array_equal(matrix_of(schema_of(values), values), read * 5)
+
+
+@pytest.mark.parametrize(
+    "fields", [["1", "true"], ["1", "abc"], ["NA", "x"], ["0x1F", "2"], ["01234", "99817"], ["007", "08"]]
+)
+def test_text_is_a_category_where_a_value_is_none(fields):
+    column = column_of(fields * 5)
+    assert (column.kind, set(column.categories)) == ("categorical", set(fields))
+
+
+def test_codes_with_leading_zeros_stay_codes_in_training_and_scoring(tmp_path):
+    lines = [f"{['01234', '1234', '99817'][row % 3]},{row / 7},{int(row % 10 == 0)}" for row in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["zip,x,y", *lines]) + "\n")
+    table = read_table(tmp_path / "t.csv")
+    schema = learn_schema(table, "y")
+    assert schema.columns[0].categories == ("01234", "1234", "99817")
+    np.testing.assert_array_equal(schema.matrix(table)[:3, 0], [0, 1, 2])
+    np.testing.assert_array_equal(schema.matrix(pa.table({"zip": ["01234"], "x": ["1"]}))[:, 0], [0])
+
+
+def test_a_late_word_makes_a_column_of_numbers_text():
+    values = ["12345"] * 100_000 + ["abc"] * 5 + ["x", "y", "z"] * 2
+    schema = learn_schema(pa.table({"x": values, "y": np.arange(len(values)) % 9 == 0}), "y")
+    assert schema.columns[0].categories == ("12345", "abc", "x", "y", "z")
+
+
 def test_csv_read_as_text_gives_the_same_matrix(tmp_path):
     pyarrow.csv.write_csv(TRAINING, tmp_path / "t.csv")
     whole = SCHEMA.matrix(read_table(tmp_path / "t.csv"))
     np.testing.assert_array_equal(whole, SCHEMA.matrix(TRAINING))
-    batches = open_batches(tmp_path / "t.csv", strings=TRAINING.column_names, rows=33)
+    batches = open_batches(tmp_path / "t.csv", rows=33)
     np.testing.assert_array_equal(np.concatenate([SCHEMA.matrix(batch) for batch in batches]), whole)
 
 

@@ -26,6 +26,9 @@ def table_of(values):
         (["genuine", "Fraud", "Fraud"], None, "Fraud", [0, 1, 1], False),
         (["FALSE", "TRUE", "TRUE"], None, "TRUE", [0, 1, 1], False),
         (["0", "1", "1"], None, "1", [0, 1, 1], False),
+        (["True", "false", "TRUE"], None, "True", [1, 0, 1], False),
+        (["0.0", "1", "1.0"], None, "1", [0, 1, 1], False),
+        (["01", "02", "01"], None, "02", [0, 1, 0], True),
         (["a", "b", "a"], None, "b", [0, 1, 0], True),
         ([3, 5, 5], None, "3", [1, 0, 0], True),
         (["a", "b"], None, "b", [0, 1], True),
@@ -93,3 +96,16 @@ def test_labels_of_another_table():
         schema.labels(pa.table({"x": [1]}))
     words = learn_schema(table_of(["5", "x"]), "y", positive="5")
     np.testing.assert_array_equal(words.labels(table_of([5, 5])), [1, 1])
+
+
+def test_labels_of_text_and_of_numbers_mean_the_same():
+    schema = learn_schema(table_of(["0", "1", "0", "1"]), "y")
+    assert schema.target_kind == "number"
+    for values in ([0, 1], [0.0, 1.0], [False, True], ["0.0", "1"], ["false", "true"]):
+        np.testing.assert_array_equal(schema.labels(table_of(values)), [0, 1])
+
+
+def test_among_numbers_a_word_for_no_value_is_a_missing_label():
+    with pytest.raises(ValueError, match="missing in 1 of 5 rows"):
+        learn_schema(table_of(["0", "1", "NA", "0", "1"]), "y")
+    assert learn_schema(table_of(["NA", "EU", "NA"]), "y").positive == "EU"

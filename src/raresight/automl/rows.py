@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,7 +59,7 @@ class SearchRows:
 
 def read_rows(source: Any, test: Any, options: Options) -> Rows:
     """Read the source, decide the columns' types, look at them, hold rows out."""
-    table, said = _read(source, ())
+    table, said = _read(source)
     # Kinds and levels of the columns are read off all rows, so that a word late in a column of numbers or a
     # new shop is no surprise; no label of a held-out row has a say in them.
     schema = learn_schema(
@@ -79,8 +78,7 @@ def read_rows(source: Any, test: Any, options: Options) -> Rows:
         numbers = split.train + 1
         times, groups = (None if a is None else a[split.train] for a in (times, groups))
     else:
-        # As text where the file is text: what training read as the code "01" must not become the number 1.
-        held, more = _read(test, [column.name for column in schema.columns])
+        held, more = _read(test)
         train, said = table, [*said, *more]
         numbers = np.arange(1, len(y) + 1)
         marks += fingerprint(held)
@@ -94,11 +92,11 @@ def read_rows(source: Any, test: Any, options: Options) -> Rows:
     return Rows(schema, X, y, numbers, judged, times, groups, profile, marks)
 
 
-def _read(source: Any, strings: Sequence[str]) -> tuple[Any, list[str]]:
+def _read(source: Any) -> tuple[Any, list[str]]:
     """A table, and what its reader had to say."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TableWarning)
-        table = read_table(source, strings=strings)
+        table = read_table(source)
     for other in caught:
         if not issubclass(other.category, TableWarning):
             warnings.warn(other.message, other.category, stacklevel=2)

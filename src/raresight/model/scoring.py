@@ -95,7 +95,7 @@ def score_file(
         raise ValueError(f"the column {taken[0]!r} cannot be kept: scores are written under that name")
     used = [column.name for column in model.schema.columns]
     columns = list(dict.fromkeys([*used, *kept]))
-    batches = open_batches(source, columns=columns, strings=columns, rows=batch_rows)
+    batches = open_batches(source, columns=columns, rows=batch_rows)
     rows = alerts = 0
     unknown: Counter[str] = Counter()
     infinite: Counter[str] = Counter()

@@ -13,7 +13,7 @@ def arrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise ImportError("reading tables needs pyarrow: pip install 'raresight[fit]'") from error
+        raise ImportError("reading tables needs pyarrow: pip install 'raresight[tables]'") from error
     return pyarrow
 
 

@@ -13,7 +13,7 @@ from raresight.tables.column_codec import is_moment, is_number, plain, texts_of,
 from raresight.tables.columns import Column, Dropped
 from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
 from raresight.tables.number_formats import PLAIN, Found, find_format, looks_dressed, plain_text
-from raresight.tables.text_values import NO_VALUE, is_text, kind_of_text, numbers_in_text
+from raresight.tables.text_values import NO_VALUE, is_text, kind_of_text, numbers_in_text, truths
 
 MOST_LEVELS = 255
 ALL_LEVELS = 20
@@ -31,6 +31,8 @@ _IDENTIFIER = re.compile(
 )
 # Words that say of a value that there is none, beside those that no reader takes for one.
 _UNKNOWN = {"unknown", "unk", "missing", "not available", "not known", "n.a.", "k.a.", "nil", "undefined"}
+# Postcodes, account numbers and the like: as a number 01234 would be the same as 1234.
+_LEADING_ZERO = r"^0\d+$"
 _WORD = re.compile(r"[^\W\d_]")
 _CAMEL_IDENTIFIER = re.compile(r"[a-z](Id|ID|Key|Uuid|UUID|Index)$")
 
@@ -115,14 +117,14 @@ def _decide_text(name: str, array: Any) -> Column | Dropped:
             return as_dates
         notes.append(note)
     if kind_of_text(array) == "boolean":
-        return Column(name, "numeric", boolean=True)
+        return _decide_numbers(name, truths(array))
     decided = _decide_categories(name, pc.if_else(filled, array, pa.scalar(None, array.type)))
     return _with_notes(decided, notes)
 
 
 def _decide_numbers_in_text(name: str, text: Any) -> tuple[Column | Dropped | None, str]:
     """The column as numbers, or None and what a reader should know of that."""
-    pa = arrow()
+    pa, pc = arrow(), compute()
     found = Found(PLAIN)
     if len(_failed(text, numbers_in_text(text))):
         found = find_format(_without_missing(text))
@@ -134,6 +136,8 @@ def _decide_numbers_in_text(name: str, text: Any) -> tuple[Column | Dropped | No
     marks = _marks(text, numbers)
     if marks is None:
         return None, _exceptions(text, numbers)
+    if pc.any(pc.match_substring_regex(text, _LEADING_ZERO)).as_py():
+        return None, "numbers with leading zeros: taken as codes"
     if _are_codes(marks, numbers):
         return None, f"few different numbers and {' and '.join(map(repr, marks))}: taken as codes"
     kind = kind_of_text(numbers_text(texts, numbers))

@@ -1,47 +1,37 @@
 """Read a table, whole or in batches, from whatever holds it.
 
-Files are told by content: text with any of four delimiters, compressed or not; Parquet; Arrow files and
-streams; a folder of such files. The types of a text file's columns are decided on all its rows: numbers
-where all values are numbers, truth values where all are true or false, else text. An empty field is missing.
+Files are told apart by content: CSV with any of four delimiters, compressed or not; Parquet; Arrow files and
+streams; a folder of such files. A column of a CSV file is text, and an empty field is missing: what the text
+means is decided once, by `learn_schema`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from raresight.tables._arrow import arrow
+from raresight.tables.csv_files import CsvFile, TableWarning
 from raresight.tables.fingerprints import fingerprint
-from raresight.tables.frames import table_of
-from raresight.tables.sources import Part, find_parts
-from raresight.tables.text_files import (
-    Dialect,
-    TableWarning,
-    Utf8Stream,
-    learn_dialect,
-    ragged_row,
-    refuse_repeated_names,
-    warn_of_encoding,
-)
-from raresight.tables.text_values import TextKind, convert_text, join, kind_of_text
+from raresight.tables.sources import Part, find_parts, refuse_repeated_names
 
 __all__ = ["Batches", "TableWarning", "fingerprint", "open_batches", "read_table"]
 
-_BLOCK = 1 << 22
+_ROWS = 65_536
 
 
-def read_table(source: Any, *, columns: Sequence[str] | None = None, strings: Collection[str] = ()) -> Any:
+def read_table(source: Any, *, columns: Sequence[str] | None = None) -> Any:
     """Read a table into memory.
 
     Args:
         source: The path of a CSV, Parquet or Arrow file or of a folder of such files with the same columns;
             "sample" for the bundled table; a pandas or polars frame; an Arrow table or record batch.
-        columns: Which columns to read; None for all.
-        strings: Columns that are read as text from text files, for the schema of a model to convert.
+        columns: Which columns to read. Default: all.
 
     Returns:
-        A `pyarrow.Table`.
+        A `pyarrow.Table`. All columns of a CSV file are text; other columns have the types of their source.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -51,20 +41,21 @@ def read_table(source: Any, *, columns: Sequence[str] | None = None, strings: Co
     Example:
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "payments.csv"
-        >>> _ = path.write_text("amount;country\\n10.5;DE\\n;FR\\n")
+        >>> _ = path.write_text("amount;postcode\\n10.5;01234\\n;99817\\n")
         >>> read_table(path).to_pydict()
-        {'amount': [10.5, None], 'country': ['DE', 'FR']}
+        {'amount': ['10.5', None], 'postcode': ['01234', '99817']}
     """
     if not isinstance(source, str | Path):
         table = table_of(source)
         return table if columns is None else table.select(_known(columns, table.schema.names, "the table"))
-    parts = find_parts(source)
-    text = parts[0].kind == "csv"
-    reader = _TextReader(parts, columns, strings) if text else _BinaryReader(parts, columns)
-    table = reader.read()
+    table = _file_reader(find_parts(source), columns).read()
     if table.num_rows == 0:
         raise ValueError(f"{source} has column names but no rows")
     return table
+
+
+def _file_reader(parts: list[Part], columns: Sequence[str] | None) -> _TextReader | _BinaryReader:
+    return _TextReader(parts, columns) if parts[0].kind == "csv" else _BinaryReader(parts, columns)
 
 
 class Batches:
@@ -73,8 +64,8 @@ class Batches:
     Iterate to get `pyarrow.RecordBatch`es, each with the same columns and types. Each iteration starts anew.
 
     Attributes:
-        total_bytes: The size of the source; `bytes_read`: how much of it is done.
-        rows_read: How many rows were given out.
+        total_bytes: The size of the source; `bytes_read`: how much of it has been read.
+        rows_read: How many rows were handed out.
         schema: The Arrow schema of the batches.
     """
 
@@ -87,7 +78,7 @@ class Batches:
 
     @property
     def bytes_read(self) -> int:
-        """How much of `total_bytes` is done."""
+        """How much of `total_bytes` has been read."""
         return min(int(self._reader.bytes_read), self.total_bytes)
 
     def __iter__(self) -> Iterator[Any]:
@@ -99,22 +90,12 @@ class Batches:
                 yield piece
 
 
-def open_batches(
-    source: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    strings: Collection[str] = (),
-    rows: int = 65_536,
-) -> Batches:
-    """Open a table to be read batch by batch.
-
-    The batches are those of `read_table`, types included. As the types of a text file are decided on all its
-    rows, it is read twice, unless `strings` names all columns wanted.
+def open_batches(source: Any, *, columns: Sequence[str] | None = None, rows: int = _ROWS) -> Batches:
+    """Open a table to be read batch by batch. The batches are those of `read_table`, types included.
 
     Args:
         source: As for `read_table`.
-        columns: Which columns to read; None for all.
-        strings: Columns that are read as text from text files, for the schema to convert.
+        columns: Which columns to read. Default: all.
         rows: The most rows of a batch.
 
     Example:
@@ -126,10 +107,7 @@ def open_batches(
         raise ValueError(f"a batch needs at least one row, but rows is {rows}")
     if not isinstance(source, str | Path):
         return Batches(_MemoryReader(read_table(source, columns=columns)), rows)
-    parts = find_parts(source)
-    if parts[0].kind == "csv":
-        return Batches(_TextReader(parts, columns, strings), rows)
-    return Batches(_BinaryReader(parts, columns), rows)
+    return Batches(_file_reader(find_parts(source), columns), rows)
 
 
 def _known(columns: Sequence[str], names: Sequence[str], where: str) -> list[str]:
@@ -170,130 +148,35 @@ class _MemoryReader:
 
 
 class _TextReader:
-    """Text files with the same columns as one table."""
+    """CSV files with the same columns as one table of text."""
 
-    def __init__(
-        self, parts: list[Part], columns: Sequence[str] | None, strings: Collection[str] = ()
-    ) -> None:
+    def __init__(self, parts: list[Part], columns: Sequence[str] | None) -> None:
         self._parts = parts
-        self._dialects = [learn_dialect(part) for part in parts]
-        for part, dialect in zip(parts, self._dialects, strict=True):
-            _same_columns(parts[0], self._dialects[0].names, part, dialect.names)
-            warn_of_encoding(part.path, dialect)
-        names = self._dialects[0].names
+        self._files = [CsvFile(part) for part in parts]
+        for file in self._files:
+            _same_columns(parts[0], self._files[0].names, file.part, file.names)
+        names = self._files[0].names
         self._columns = list(names) if columns is None else _known(columns, names, str(parts[0].path))
-        self._strings = strings
-        self._kinds: dict[str, TextKind] | None = None
+        pa = arrow()
+        self.schema = pa.schema([(name, pa.string()) for name in self._columns])
         self.total_bytes = sum(part.size for part in parts)
         self.bytes_read = 0
 
-    @property
-    def schema(self) -> Any:
-        pa = arrow()
-        kinds = self._known_kinds()
-        types = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
-        return pa.schema([(name, types.get(kinds[name], pa.string())) for name in self._columns])
-
     def read(self) -> Any:
-        pa = arrow()
-        tables = [
-            pa.Table.from_batches(list(self._text(part, dialect)), schema=self._text_schema())
-            for part, dialect in zip(self._parts, self._dialects, strict=True)
-        ]
-        # Taken from the end of a list, the text of a column is given free once it is converted.
-        waiting = pa.concat_tables(tables).columns[::-1]
-        del tables
-        converted = []
-        for name in self._columns:
-            column = waiting.pop()
-            kind: TextKind = "text" if name in self._strings else "empty"
-            for chunk in column.chunks:
-                kind = join(kind, kind_of_text(chunk))
-                if kind == "text":
-                    break
-            chunks = [convert_text(chunk, kind) for chunk in column.chunks]
-            converted.append(pa.chunked_array(chunks, chunks[0].type if chunks else pa.string()))
-        return pa.table(converted, names=self._columns)
+        return arrow().Table.from_batches(list(self.batches(_ROWS)), schema=self.schema)
 
     def batches(self, rows: int) -> Iterator[Any]:
-        pa = arrow()
-        kinds, schema = self._known_kinds(), self.schema
-        for batch in self._all_text():
-            arrays = [convert_text(batch.column(name), kinds[name]) for name in self._columns]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    def _known_kinds(self) -> dict[str, TextKind]:
-        if self._kinds is None:
-            kinds: dict[str, TextKind] = {
-                name: "text" if name in self._strings else "empty" for name in self._columns
-            }
-            if any(kind != "text" for kind in kinds.values()):
-                for batch in self._all_text():
-                    for name, kind in kinds.items():
-                        if kind != "text":
-                            kinds[name] = join(kind, kind_of_text(batch.column(name)))
-            self._kinds = kinds
-        return self._kinds
-
-    def _all_text(self) -> Iterator[Any]:
         self.bytes_read = 0
         done = 0
-        for part, dialect in zip(self._parts, self._dialects, strict=True):
-            for batch, position in self._text_with_position(part, dialect):
-                self.bytes_read = done + position
+        for file in self._files:
+            seen = 0
+            for batch in file.batches(self._columns, rows):
+                seen += batch.num_rows
+                # DuckDB does not tell how far it has read. The share of rows is near enough.
+                self.bytes_read = done + min(file.part.size * seen // file.rows, file.part.size)
                 yield batch
-            done += part.size
+            done += file.part.size
             self.bytes_read = done
-
-    def _text_schema(self) -> Any:
-        pa = arrow()
-        return pa.schema([(name, pa.string()) for name in self._columns])
-
-    def _text(self, part: Part, dialect: Dialect) -> Iterator[Any]:
-        return (batch for batch, _ in self._text_with_position(part, dialect))
-
-    def _text_with_position(self, part: Part, dialect: Dialect) -> Iterator[tuple[Any, int]]:
-        """Batches of a file, every column as text, and how far the file was read."""
-        pa = arrow()
-        import pyarrow.csv as arrow_csv
-
-        with Utf8Stream(part, dialect.encoding, dialect.header_bytes) as stream:
-            if not (first := stream.read(1)):
-                return
-            stream.put_back(first)
-            try:
-                reader = arrow_csv.open_csv(
-                    pa.PythonFile(stream, mode="r"),
-                    read_options=arrow_csv.ReadOptions(
-                        column_names=list(dialect.names), block_size=max(_BLOCK, 4 * dialect.header_bytes)
-                    ),
-                    parse_options=arrow_csv.ParseOptions(
-                        delimiter=dialect.delimiter,
-                        newlines_in_values=dialect.quoted,
-                        # In a table of one column an empty line is a missing value.
-                        ignore_empty_lines=len(dialect.names) > 1,
-                    ),
-                    convert_options=arrow_csv.ConvertOptions(
-                        column_types={name: pa.string() for name in dialect.names},
-                        include_columns=self._columns,
-                        null_values=[""],
-                        strings_can_be_null=True,
-                        quoted_strings_can_be_null=True,
-                    ),
-                )
-                for batch in reader:
-                    yield batch, stream.bytes_read
-            except pa.ArrowInvalid as error:
-                raise ValueError(_reason(part, dialect, error)) from error
-
-
-def _reason(part: Part, dialect: Dialect, error: Exception) -> str:
-    found = ragged_row(part, dialect)
-    if found:
-        return found
-    if "straddling" in str(error):
-        return f"{part.path} has a row of more than {_BLOCK >> 20} MB; a quote or a line end may be missing"
-    return f"{part.path} cannot be read as a table: {error}"
 
 
 class _BinaryReader:
@@ -425,3 +308,86 @@ def _pieces(part: Part, columns: list[str], rows: int) -> Iterator[tuple[Any, fl
                     yield batch, mapped.tell() / part.size
     except (pa.ArrowException, OSError, EOFError) as error:
         raise ValueError(_damaged(part, error)) from error
+
+
+def table_of(frame: Any) -> Any:
+    """A pandas or polars frame, an Arrow table, record batch or stream, as an Arrow table.
+
+    The index of a pandas frame is left out. A column of mixed values becomes text.
+
+    Raises:
+        TypeError: If it is no table.
+        ValueError: If two columns have one name.
+
+    Example:
+        >>> import pandas as pd
+        >>> table_of(pd.DataFrame({"a": [1, 2], "b": ["x", 3]})).to_pydict()
+        {'a': [1, 2], 'b': ['x', '3']}
+    """
+    pa = arrow()
+    if isinstance(frame, pa.Table):
+        table = frame
+    elif isinstance(frame, pa.RecordBatch):
+        table = pa.Table.from_batches([frame])
+    elif isinstance(frame, pa.RecordBatchReader):
+        table = frame.read_all()
+    else:
+        library = type(frame).__module__.split(".")[0]
+        if library == "pandas" and type(frame).__name__ == "DataFrame":
+            table = _from_pandas(frame)
+        elif library == "polars" and type(frame).__name__ in ("DataFrame", "LazyFrame"):
+            table = _from_polars(frame)
+        elif hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, type):
+            table = pa.table(frame)
+        else:
+            raise TypeError(
+                "a table is a path, a pandas or polars DataFrame or an Arrow table, "
+                f"not {type(frame).__name__}"
+            )
+    refuse_repeated_names(list(table.schema.names), "the table")
+    return table
+
+
+def _from_pandas(frame: Any) -> Any:
+    pa = arrow()
+    if frame.columns.nlevels > 1:
+        raise ValueError("the frame has column names of several levels; join them to one name each")
+    names = [str(name) for name in frame.columns]
+    refuse_repeated_names(names, "the frame")
+    columns = []
+    for position in range(len(names)):
+        values = frame.iloc[:, position]
+        try:
+            column = pa.Array.from_pandas(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            column = pa.array([_as_text(value) for value in values], pa.string())
+        columns.append(column)
+    return pa.table(dict(zip(names, columns, strict=True)))
+
+
+def _from_polars(frame: Any) -> Any:
+    frame = frame.collect() if type(frame).__name__ == "LazyFrame" else frame
+    pa = arrow()
+    columns = {}
+    for name in frame.columns:
+        series = frame.get_column(name)
+        if str(series.dtype) == "Object":
+            columns[name] = pa.array([_as_text(value) for value in series.to_list()], pa.string())
+        else:
+            columns[name] = series.to_arrow()
+    return pa.table(columns)
+
+
+def _as_text(value: Any) -> str | None:
+    """One value of a mixed column; whole numbers without a point, so that 5 and 5.0 are one level."""
+    if value is None or value != value:
+        return None
+    if (
+        isinstance(value, float)
+        and math.isfinite(value)
+        and value == math.floor(value)
+        and abs(value) < 2**53
+    ):
+        return str(int(value))
+    text = str(value)
+    return None if text in ("NaT", "<NA>") else text

@@ -165,3 +165,13 @@ def zip_member(path: Path) -> str:
     if len(names) != 1:
         raise ValueError(f"{path} is an archive of {len(names)} files; unpack it and give one of them")
     return names[0]
+
+
+def refuse_repeated_names(names: list[str], where: str) -> None:
+    """Raise if two columns have one name."""
+    if len(set(names)) == len(names):
+        return
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    shown = ", ".join(repr(name) for name in repeated[:5]) + (", …" if len(repeated) > 5 else "")
+    word = "the column name" if len(repeated) == 1 else "the column names"
+    raise ValueError(f"{where} has {word} {shown} more than once; rename or remove one of each")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, mask_of, numbers_from, whole
 from raresight.tables.column_codec import is_number, plain, texts_of, typed_numbers
-from raresight.tables.text_values import is_text, numbers_in_text, truths
+from raresight.tables.text_values import FALSE, NO_VALUE, TRUE, is_text, numbers_in_text, truths
 
 TargetKind = Literal["boolean", "number", "text"]
 
@@ -79,6 +80,8 @@ def learn_target(values: Any, name: str, positive: Any = None) -> Target:
     array, kind = _readable(values, name)
     _refuse_missing(array, name)
     counts = {_text(item["values"]): item["counts"] for item in compute().value_counts(array).to_pylist()}
+    if kind == "text":
+        counts, kind = _meant(counts, name)
     if len(counts) != 2:
         raise ValueError(_not_two(counts, name, positive))
     if positive is not None:
@@ -87,6 +90,33 @@ def learn_target(values: Any, name: str, positive: Any = None) -> Target:
         chosen, note = _guessed(counts, kind)
     other = next(value for value in counts if value != chosen)
     return Target(negative=other, positive=chosen, kind=kind, note=note)
+
+
+def _meant(counts: dict[str, int], name: str) -> tuple[dict[str, int], TargetKind]:
+    """Counts of texts as counts of numbers or truth values, if all texts are such.
+
+    Labels with leading zeros are codes, such as 01 and 02, and stay text.
+    """
+    pa = arrow()
+    present = {text: count for text, count in counts.items() if text.strip() not in NO_VALUE}
+    texts = pa.array(list(present), pa.string())
+    numbers = numbers_from(numbers_in_text(texts))
+    truth_values = truths(texts).to_pylist()
+    kind: TargetKind
+    if present and None not in truth_values:
+        # The user's own spelling, unless there are several of one value.
+        own = len(present) == 2
+        kind, values = "boolean", list(present) if own else [str(value) for value in truth_values]
+    elif present and np.isfinite(numbers).all() and not any(re.match(r"\s*0\d", text) for text in present):
+        kind, values = "number", [_text(float(number)) for number in numbers]
+    else:
+        return counts, "text"
+    # Among numbers, "NA" is no value; among words it may be one.
+    _refuse_some(sum(counts.values()) - sum(present.values()), sum(counts.values()), name)
+    meant: dict[str, int] = {}
+    for value, count in zip(values, present.values(), strict=True):
+        meant[value] = meant.get(value, 0) + count
+    return meant, kind
 
 
 def labels_of(values: Any, name: str, target: Target) -> NDArray[np.int8]:
@@ -139,9 +169,13 @@ def _refuse_missing(array: Any, name: str) -> None:
         missing = int(pc.sum(pc.is_null(array, nan_is_null=True)).as_py() or 0)
     elif is_text(array.type):
         missing += int(pc.sum(pc.equal(array, "")).as_py() or 0)
+    _refuse_some(missing, len(array), name)
+
+
+def _refuse_some(missing: int, rows: int, name: str) -> None:
     if missing:
         raise ValueError(
-            f"the target column {name!r} is missing in {missing} of {len(array)} rows; "
+            f"the target column {name!r} is missing in {missing} of {rows} rows; "
             "leave out the rows whose label is not known"
         )
 
@@ -165,7 +199,7 @@ def _text(value: Any) -> str:
 
 def _number(text: str) -> float:
     """The number of a value of a target of truth values or numbers."""
-    return float(text == "True") if text in ("True", "False") else float(text)
+    return float(text.strip().lower() == "true") if text.strip() in (*TRUE, *FALSE) else float(text)
 
 
 def _not_two(counts: dict[str, int], name: str, positive: Any) -> str:
