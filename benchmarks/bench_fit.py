@@ -131,7 +131,7 @@ def measure(data: Path, seed: int) -> list[dict[str, Any]]:
         outcome = json.loads((out / "evaluation.json").read_text())
         model = raresight.load(out / "model")
         rows = read_rows(data, None, options)
-        ours = model.fitted.log_odds(rows.test.X)
+        ours = model.log_odds_of_matrix(rows.test.X)
     y = rows.test.y
     results = [
         {"seed": seed, "method": "raresight fit", "what": outcome["model"]["text"], "seconds": seconds}

@@ -24,9 +24,8 @@ import pyarrow as pa
 import xgboost as xgb
 
 from machine import describe, write_rows
-from raresight.model.candidate import Candidate
-from raresight.model.families import fit_candidates
-from raresight.model.folder import Model
+from raresight.model.families import Candidate, fit_candidates
+from raresight.model.model import Model
 from raresight.tables.schema import learn_schema
 
 ALLOWED = 1.25
@@ -67,12 +66,13 @@ def make_model(table: pa.Table, family: str, trees: int, threads: int) -> Model:
         schema.n_categories,
         threads=threads,
     )
-    return Model(schema, fitted, threshold=0.0, fpr=0.001)
+    return Model.of(schema, [fitted])
 
 
 def native_ways(model: Model, X: np.ndarray, threads: int) -> dict[str, Callable[[], object]]:
-    booster = model.fitted.part.classifier.booster_
-    if model.fitted.candidate.family == "lightgbm":
+    fitted = model.members[0].fitted
+    booster = fitted.part.classifier.booster_
+    if fitted.candidate.family == "lightgbm":
         return {"predict": lambda: booster.predict(X, raw_score=True, num_threads=threads)}
     booster.set_param({"nthread": threads})
     types = booster.feature_types

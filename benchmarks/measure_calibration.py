@@ -78,7 +78,7 @@ def measured(table: Any, family: str, seed: int) -> dict[str, Any]:
         "calibrated": round(_log_loss(y, after), 6),
         "best": round(_log_loss(y, best.slope * before + best.level), 6),
         "positives": int(y.sum()),
-        "candidate": result.model.fitted.candidate.describe(),
+        "candidate": result.model.describe(),
     }
 
 

@@ -171,7 +171,8 @@ def _fit_of(group: Group, methods: Sequence[str], about: About) -> Record:
 
 
 def _versions(family: str) -> dict[str, str]:
-    return dict(versions_of(["numpy", "scipy", "scikit-learn", family]))
+    libraries = {"xgboost": ("xgboost", "xgboost-cpu"), "deep": ("torch", "safetensors")}
+    return versions_of(["numpy", "scipy", "scikit-learn", *libraries.get(family, (family,))])
 
 
 # ---- The command -------------------------------------------------------------------------------------------

@@ -53,9 +53,9 @@ def test_result_is_whole(result):
     assert result.evaluation["recall_at_fpr"].estimate == recall_at_fpr(y, log_odds, fpr=0.01)
     threshold = result.judged.threshold
     assert np.mean(log_odds[y == 0] >= threshold.log_odds) == threshold.fpr_seen <= 0.01 < threshold.fpr_bound
-    assert result.model.threshold == threshold.log_odds
+    assert result.model.policy().threshold == threshold.log_odds
     assert {row.trial.candidate.loss for row in result.leaderboard} >= {"crossentropy"}
-    assert result.model.fitted.candidate == result.leaderboard[0].trial.candidate
+    assert result.model.members[0].fitted.candidate == result.leaderboard[0].trial.candidate
     assert result.loss_sentence.startswith("The loss")
 
 
@@ -65,7 +65,7 @@ def test_model_scores_any_kind_of_table(result, table, tmp_path):
     expected = result.model.log_odds(table)
     np.testing.assert_array_equal(model.log_odds(table), expected)
     np.testing.assert_array_equal(model.log_odds(pl.from_pandas(table)), expected)
-    np.testing.assert_array_equal(model.alert(table), expected >= model.threshold)
+    np.testing.assert_array_equal(model.alert(table), expected >= model.policy().threshold)
     assert (tmp_path / "saved" / "report.html").exists()
 
 
@@ -91,7 +91,7 @@ def test_probabilities_of_a_model_that_overfits_are_calibrated(monkeypatch):
     # So are those of the rows that pull.
     rows, _, _, odds = seen[0]
     assert held_out_calibrator(two_columns(odds), rows.y).slope == pytest.approx(1, abs=0.02)
-    assert result.model.fitted.calibrator.slope == slope
+    assert result.model.calibrator.slope == slope
     after = result.judged.log_odds
     before = (after - level) / slope
 
@@ -125,7 +125,7 @@ def test_large_tables_are_sampled_in_the_search(table, monkeypatch):
 def test_losses_that_matter_and_those_that_do_not():
     from raresight.automl.evaluation import HeldOutEvaluation, loss_verdict
     from raresight.metrics import compare
-    from raresight.model.candidate import Candidate
+    from raresight.model.families import Candidate
 
     generator = np.random.default_rng(0)
     y = np.repeat([0, 1], [20_000, 200])
@@ -390,6 +390,8 @@ def test_score_and_show(source, uninterrupted, tmp_path):
     assert list(written.columns) == ["shop", "log_odds", "probability", "alert"]
     model = raresight.load(out)  # the run's folder will do
     np.testing.assert_array_equal(written.log_odds, model.log_odds(source))
+    # What was held out is kept, so that other policies can be read from it.
+    assert model.held_out.threshold_at_fpr(0.01) == model.policy().threshold
     shown = command("show", out)
     assert shown.returncode == 0, shown.stderr
     for word in (
@@ -407,7 +409,7 @@ def test_score_refuses_a_damaged_model(source, uninterrupted, tmp_path):
     import shutil
 
     shutil.copytree(uninterrupted[0] / "model", tmp_path / "model")
-    (native,) = [path for path in (tmp_path / "model").iterdir() if path.name != "model.json"][:1]
+    native = next((tmp_path / "model" / "member-1").iterdir())
     native.write_bytes(native.read_bytes()[:-10])
     run = command("score", tmp_path / "model", source, "--out", tmp_path / "scores.csv")
     assert run.returncode == 1
@@ -435,6 +437,9 @@ def test_columns_that_are_left_out_are_not_learnt_from(tmp_path):
     assert np.isfinite(result.model.log_odds(table.drop_columns(["leak", "y"]))).all()
     with pytest.raises(ValueError, match=r"holds a run with drop = \[\"leak\"\], not null"):
         raresight.fit(table, **options, resume=True)
-    assert raresight.fit(table, **options, drop="leak", resume=True).model.threshold == result.model.threshold
+    assert (
+        raresight.fit(table, **options, drop="leak", resume=True).model.policy().threshold
+        == result.model.policy().threshold
+    )
     with pytest.raises(ValueError, match="no column to leave out 'leek'; did you mean 'leak'"):
         raresight.fit(table, **options | {"out": tmp_path / "other"}, drop="leek")

@@ -13,8 +13,7 @@ from table_search import table
 from raresight.automl import default_losses, make_space, planned, suggest
 from raresight.automl.space import distributions, plans
 from raresight.losses import parse
-from raresight.model.candidate import DEFAULTS, Candidate, installed_families
-from raresight.model.families import fit_candidates
+from raresight.model.families import FAMILIES, Candidate, fit_candidates, installed_families
 
 COUNTS = (2940, 60)
 
@@ -99,7 +98,9 @@ def test_the_plan_lies_in_the_space():
             value=0.0, params=values, distributions=distributions(space, list(values))
         )  # which raises for a value outside
         assert suggest(trial, space, COUNTS) == Candidate(
-            plan.candidate.family, plan.candidate.loss, tuple(DEFAULTS[plan.candidate.family].items())
+            plan.candidate.family,
+            plan.candidate.loss,
+            tuple(FAMILIES[plan.candidate.family].defaults.items()),
         )
 
 
@@ -127,7 +128,7 @@ def test_the_ends_of_every_range_can_be_fitted():
             for end in ("low", "high"):
                 values = {"family": family, "loss": loss}
                 reaches = distributions(space, ["family", "loss"])
-                names = [f"{family}.{name}" for name in DEFAULTS[family]]
+                names = [f"{family}.{name}" for name in FAMILIES[family].defaults]
                 names += {
                     "tbl": ["tbl.alpha", "tbl.C"],
                     "alpha": ["alpha.alpha"],

@@ -44,8 +44,12 @@ def test_a_search_of_nets_ends_with_a_model(run, table):
     y, log_odds = result.test_y, result.judged.log_odds
     assert roc_auc(y, log_odds) > 0.75
     described = json.loads((folder / "model" / "model.json").read_text())
-    assert described["family"] == "deep"
-    assert sorted(described["parts"]) == ["deep.json", "deep.safetensors"]
+    assert described["members"][0]["candidate"]["family"] == "deep"
+    assert sorted(described["parts"]) == [
+        "held_out.npz",
+        "member-1/deep.json",
+        "member-1/deep.safetensors",
+    ]
     assert {"torch", "safetensors"} <= set(described["versions"])
     assert "Deep net" in (folder / "report.html").read_text()
 

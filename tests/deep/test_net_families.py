@@ -16,7 +16,7 @@ from raresight.automl import make_space, suggest
 from raresight.deep import DeepClassifier
 from raresight.metrics import roc_auc
 from raresight.model import Candidate, fit_candidates
-from raresight.model.candidate import DEFAULTS
+from raresight.model.families import FAMILIES
 from raresight.tables import load_sample
 
 SETTINGS = {"tabm": {"dropout": 0.1}, "tabnet": {"steps": 3}}
@@ -44,14 +44,14 @@ def runs(table, tmp_path_factory):
 @pytest.mark.parametrize("family", SETTINGS)
 def test_a_search_on_the_sample(family, table, runs):
     result, folder = runs[0][family], runs[1] / family
-    assert result.model.fitted.candidate == Candidate(family, "crossentropy")
+    assert result.model.members[0].fitted.candidate == Candidate(family, "crossentropy")
     assert roc_auc(result.test_y, result.judged.log_odds) > 0.9
     page = (folder / "report.html").read_text()
     assert f"<dt>Model</dt><dd>{TITLES[family]}</dd>" in page
     for name, value in SETTINGS[family].items():
         assert f"{name} {value}" in page
     described = json.loads((folder / "model" / "model.json").read_text())
-    assert described["family"] == family
+    assert described["members"][0]["candidate"]["family"] == family
     assert ("tabm" in described["versions"]) == (family == "tabm")
     again = raresight.load(folder)
     assert np.array_equal(again.log_odds(table), result.model.log_odds(table))
@@ -83,7 +83,7 @@ def test_the_search_chooses_every_setting_within_reach(family):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     asked = suggest(study.ask({}), make_space(family, "tbl"), (990, 10))
-    assert set(dict(asked.parameters)) == set(DEFAULTS[family])
+    assert set(dict(asked.parameters)) == set(FAMILIES[family].defaults)
 
 
 def test_a_library_that_is_missing_is_named_with_its_extra(runs):

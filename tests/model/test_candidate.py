@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from raresight.model.candidate import DEFAULTS, FAMILIES, Candidate, installed_families
+from raresight.model.families import FAMILIES, Candidate, installed_families
 
 
 def test_parameters_are_kept_sorted_as_numbers():
@@ -26,11 +26,14 @@ def test_parameters_are_kept_sorted_as_numbers():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_json_round_trip_and_defaults(family):
     plain = Candidate(family, "crossentropy")
-    assert plain.settings() == DEFAULTS[family]
+    assert plain.settings() == FAMILIES[family].defaults
     full = Candidate(
         family,
         "tbl(alpha=0.1,C=0.3)",
-        tuple((name, 0.1 + 2 / 3 if value != int(value) else 7) for name, value in DEFAULTS[family].items()),
+        tuple(
+            (name, 0.1 + 2 / 3 if value != int(value) else 7)
+            for name, value in FAMILIES[family].defaults.items()
+        ),
     )
     for candidate in (plain, full):
         assert Candidate.from_dict(json.loads(json.dumps(candidate.to_dict()))) == candidate
@@ -62,10 +65,10 @@ def test_refused_types():
 
 
 def test_families_without_their_library_are_left_out():
-    assert installed_families() == FAMILIES
+    assert installed_families() == tuple(FAMILIES)
     script = (
         "import sys; sys.modules['lightgbm'] = None\n"
-        "from raresight.model.candidate import installed_families\nprint(installed_families())"
+        "from raresight.model.families import installed_families\nprint(installed_families())"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "('linear', 'xgboost', 'deep', 'tabm', 'tabnet')"

@@ -16,8 +16,7 @@ from raresight.boosting.defaults import limits_of
 from raresight.linear import LinearClassifier
 from raresight.losses import parse
 from raresight.metrics import roc_auc
-from raresight.model.candidate import Candidate
-from raresight.model.families import Fitted, fit_candidates
+from raresight.model.families import Candidate, Fitted, fit_candidates
 
 LOSSES = (
     "crossentropy",
@@ -71,7 +70,8 @@ def test_learns_and_is_calibrated(family, loss, categories, missing, tmp_path):
     loaded = Fitted.load(tmp_path, description)
     assert loaded.candidate == fitted.candidate
     assert loaded.loss == fitted.loss
-    assert np.array_equal(loaded.log_odds(fresh.X), fitted.log_odds(fresh.X))
+    # The calibrator belongs to the model, which composes those of its members.
+    assert np.array_equal(loaded.calibrated(fitted.calibrator).log_odds(fresh.X), fitted.log_odds(fresh.X))
     assert np.array_equal(loaded.importance(), importance)
 
 
@@ -258,7 +258,7 @@ def test_a_loss_that_is_not_convex_says_so():
 def test_nothing_is_printed(family):
     script = (
         "import numpy as np\n"
-        "from raresight.model.candidate import Candidate\n"
+        "from raresight.model.families import Candidate\n"
         "from raresight.model.families import fit_candidates\n"
         "rng = np.random.default_rng(0)\n"
         "X = rng.normal(size=(500, 4)).astype(np.float32)\n"

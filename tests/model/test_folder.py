@@ -20,9 +20,9 @@ from scipy.special import expit
 from model.model_tables import plain_columns
 from raresight.common.calibration import Calibrator
 from raresight.common.json_values import digest_of
-from raresight.model.candidate import Candidate
-from raresight.model.families import fit_candidates
-from raresight.model.folder import FORMAT_VERSION, MODEL_FILE, Model, load
+from raresight.model import Candidate, Member, Model, Policy, fit_candidates, load, policy_at_fpr
+from raresight.model.folder import FORMAT_VERSION, MODEL_FILE, POLICIES_FILE
+from raresight.model.policies import held_out_sketch
 from raresight.tables.schema import Schema, learn_schema
 
 TABLE = pa.table(plain_columns(2000))
@@ -30,24 +30,41 @@ SCHEMA = learn_schema(TABLE, "fraud")
 # Of nets the plain one, which is fast; tests/deep/test_net_families.py has the others.
 FAMILIES = ("linear", "lightgbm", "xgboost", "deep")
 PARTS = {
-    "linear": ["linear.json"],
-    "lightgbm": ["lightgbm.txt", "lightgbm.txt.raresight.json"],
-    "xgboost": ["xgboost.ubj", "xgboost.ubj.raresight.json"],
-    "deep": ["deep.json", "deep.safetensors"],
+    "linear": ["member-1/linear.json"],
+    "lightgbm": ["member-1/lightgbm.txt", "member-1/lightgbm.txt.raresight.json"],
+    "xgboost": ["member-1/xgboost.ubj", "member-1/xgboost.ubj.raresight.json"],
+    "deep": ["member-1/deep.json", "member-1/deep.safetensors"],
 }
 FEW = {"linear": (), "deep": (("epochs", 5), ("learning_rate", 0.01), ("width", 32))}
 LIBRARIES = {"lightgbm": "lightgbm", "xgboost": "xgboost", "deep": "torch"}
 PER_PART = [(family, part) for family in FAMILIES for part in PARTS[family]]
 
 
-def make(family: str, **changes) -> Model:
+DEFAULT = {"default": Policy("fpr", -1.5, {"fpr": 0.001})}
+
+
+def fitted_to(family: str, columns: slice = slice(None)):
+    """A fitted candidate of all or some of the columns; the last two hold categories."""
     candidate = Candidate(family, "tbl", FEW.get(family, (("n_estimators", 20),)))
-    X, y = SCHEMA.matrix(TABLE), SCHEMA.labels(TABLE)
-    (fitted,) = fit_candidates([candidate], X, y, SCHEMA.categorical, SCHEMA.n_categories)
+    X = SCHEMA.matrix(TABLE)[:, columns]
+    kept = range(len(SCHEMA.feature_names))[columns]
+    coded = [(kept.index(j), n) for j, n in zip(SCHEMA.categorical, SCHEMA.n_categories) if j in kept]
+    categorical, n_categories = [j for j, _ in coded], [n for _, n in coded]
+    return fit_candidates([candidate], X, SCHEMA.labels(TABLE), categorical, n_categories)[0]
+
+
+def make(family: str, **changes) -> Model:
     facts = {"metrics": {"recall": np.float64(0.5), "nothing": float("nan")}, "data": {"fingerprint": "ab12"}}
-    return Model(
-        **{"schema": SCHEMA, "fitted": fitted, "threshold": -1.5, "fpr": 0.001, "facts": facts} | changes
-    )
+    return Model.of(SCHEMA, [fitted_to(family)], **{"policies": DEFAULT, "facts": facts} | changes)
+
+
+def with_threads(model: Model, threads: int) -> Model:
+    members = tuple(replace(one, fitted=replace(one.fitted, threads=threads)) for one in model.members)
+    return replace(model, members=members)
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.fixture(scope="module")
@@ -69,34 +86,46 @@ def copied(saved, tmp_path):
     return copy
 
 
-def rewrite(folder: Path, **entries) -> None:
+def rewrite(path: Path, **entries) -> str:
     """Change entries as a newer or another program would, with the digest that belongs to them."""
-    path = folder / MODEL_FILE
     described = json.loads(path.read_text()) | entries
     described["description_sha256"] = digest_of(described)
     path.write_text(json.dumps(described))
+    return described["description_sha256"]
+
+
+def rewrite_fit(folder: Path, **entries) -> None:
+    """The same for the fitted part, to which the policies then belong."""
+    rewrite(folder / POLICIES_FILE, model_sha256=rewrite(folder / MODEL_FILE, **entries))
+
+
+def rewrite_member(folder: Path, **entries) -> None:
+    (member,) = json.loads((folder / MODEL_FILE).read_text())["members"]
+    rewrite_fit(folder, members=[member | entries])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_comes_back_as_it_was(family, saved):
     model, folder = saved[family]
     back = load(folder)
-    assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL_FILE, *PARTS[family]])
+    assert files_in(folder) == sorted([MODEL_FILE, POLICIES_FILE, *PARTS[family]])
     assert np.array_equal(back.log_odds(TABLE), model.log_odds(TABLE))
     assert back.schema == SCHEMA
-    assert (back.threshold, back.fpr) == (-1.5, 0.001)
+    assert back.policies == DEFAULT
+    assert back.calibrator == model.calibrator
     assert back.facts == {"metrics": {"recall": 0.5, "nothing": None}, "data": {"fingerprint": "ab12"}}
-    assert back.fitted.candidate == model.fitted.candidate
-    assert back.fitted.start_score == model.fitted.start_score
-    assert np.array_equal(back.fitted.importance(), model.fitted.importance())
+    for mine, theirs in zip(back.members, model.members, strict=True):
+        assert mine.fitted.candidate == theirs.fitted.candidate
+        assert mine.fitted.start_score == theirs.fitted.start_score
+    assert np.array_equal(back.importance(), model.importance())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_description_says_what_the_model_is(family, saved):
     described = json.loads((saved[family][1] / MODEL_FILE).read_text())
-    assert described["family"] == family
-    assert described["loss"] == "tbl(alpha=0.8,C=0.5)"
-    assert "inverse link of tbl(alpha=0.8,C=0.5)" in described["link"]
+    (member,) = described["members"]
+    assert member["candidate"]["family"] == family
+    assert member["loss"] == "tbl(alpha=0.8,C=0.5)"
     assert {"raresight", "python", "numpy"} <= set(described["versions"])
     assert family == "linear" or any(name.startswith(LIBRARIES[family]) for name in described["versions"])
     assert set(described["parts"]) == set(PARTS[family])
@@ -126,24 +155,21 @@ def test_large_tables_are_shared_between_cores(family, saved):
     model = saved[family][0]
     columns = plain_columns(40_000, seed=1)
     table = pa.table(columns)
-    alone = model.fitted.log_odds(SCHEMA.matrix(table))
+    alone = model.log_odds_of_matrix(SCHEMA.matrix(table))
     for threads in (1, 3):
-        shared = replace(model, fitted=replace(model.fitted, threads=threads))
-        assert np.array_equal(shared.log_odds(table), alone)
+        assert np.array_equal(with_threads(model, threads).log_odds(table), alone)
     amounts = [str(amount) for amount in columns["amount"]]
     amounts[35_000] = "much"
     with pytest.raises(ValueError, match="column 'amount' holds 'much' in row 35001"):
-        replace(model, fitted=replace(model.fitted, threads=3)).log_odds(
-            pa.table(columns | {"amount": amounts})
-        )
+        with_threads(model, 3).log_odds(pa.table(columns | {"amount": amounts}))
 
 
 def test_saving_again_replaces_the_model_and_leaves_nothing_behind(tmp_path):
     folder = tmp_path / "inner" / "model"
     make("lightgbm").save(folder)
-    make("linear", threshold=2.0).save(folder)
-    assert load(folder).threshold == 2.0
-    assert sorted(path.name for path in folder.iterdir()) == ["linear.json", MODEL_FILE]
+    make("linear", policies={"default": Policy("fixed", 2.0)}).save(folder)
+    assert load(folder).policy().threshold == 2.0
+    assert files_in(folder) == ["member-1/linear.json", MODEL_FILE, POLICIES_FILE]
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
@@ -161,7 +187,7 @@ def test_what_killed_processes_left_is_removed(tmp_path):
 
 def test_an_empty_folder_is_taken(tmp_path):
     make("linear").save(tmp_path)
-    assert load(tmp_path).fpr == 0.001
+    assert load(tmp_path).policies == DEFAULT
 
 
 def test_foreign_folders_are_left_alone(tmp_path, copied):
@@ -180,7 +206,10 @@ def test_foreign_folders_are_left_alone(tmp_path, copied):
     (folder / "notes.txt").write_text("words")
     with pytest.raises(ValueError, match=r"holds notes\.txt, which is not a part of the model"):
         make("linear").save(folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["linear.json", MODEL_FILE, "notes.txt"]
+    assert files_in(folder) == ["member-1/linear.json", MODEL_FILE, "notes.txt", POLICIES_FILE]
+    (folder / "notes.txt").rename(folder / "member-1" / "notes.txt")
+    with pytest.raises(ValueError, match=r"holds member-1/notes\.txt, which is not a part of the model"):
+        make("linear").save(folder)
 
 
 def test_a_failed_save_leaves_the_earlier_model(copied):
@@ -201,21 +230,21 @@ def test_missing_changed_and_truncated_parts(family, part, copied):
         with pytest.raises(
             ValueError, match=f"{part} is not the file that was saved: it was changed or truncated"
         ):
-            load(path.parent)
+            load(path.parents[1])
     path.unlink()
     with pytest.raises(FileNotFoundError, match=f"{part} is missing"):
-        load(path.parent)
+        load(path.parents[1])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_calibrated_model_comes_back(family, saved, tmp_path):
-    model = saved[family][0]
-    moved = replace(
-        model, fitted=model.fitted.calibrated(Calibrator(0.5, (-1.0,))).calibrated(Calibrator(3.0))
-    )
+    fitted = fitted_to(family)
+    twice = fitted.calibrated(Calibrator(0.5, (-1.0,))).calibrated(Calibrator(3.0))
+    moved = Model.of(SCHEMA, [twice])
     moved.save(tmp_path / "moved")
-    expected = 1.5 * model.log_odds(TABLE) - 3.0
+    expected = 1.5 * fitted.log_odds(SCHEMA.matrix(TABLE)) - 3.0
     np.testing.assert_allclose(moved.log_odds(TABLE), expected, rtol=1e-12)
+    np.testing.assert_array_equal(moved.log_odds(TABLE), twice.log_odds(SCHEMA.matrix(TABLE)))
     np.testing.assert_array_equal(load(tmp_path / "moved").log_odds(TABLE), moved.log_odds(TABLE))
 
 
@@ -223,7 +252,7 @@ def test_changed_descriptions(copied):
     folder = copied("linear")
     path = folder / MODEL_FILE
     text = path.read_text()
-    path.write_text(text.replace('"threshold": -1.5', '"threshold": -9.5'))
+    path.write_text(text.replace('"recall": 0.5', '"recall": 0.9'))
     with pytest.raises(ValueError, match=r"model\.json is not the file that was saved: it was changed"):
         load(folder)
     path.write_text(text[:-40])
@@ -238,7 +267,7 @@ def test_changed_descriptions(copied):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         load(folder / "nowhere")
     with pytest.raises(FileNotFoundError, match="is a file"):
-        load(folder / "linear.json")
+        load(folder / "member-1" / "linear.json")
 
 
 @pytest.mark.parametrize(
@@ -246,20 +275,39 @@ def test_changed_descriptions(copied):
     [
         ({"format_version": FORMAT_VERSION + 1}, f"format version {FORMAT_VERSION + 1}.*upgrade raresight"),
         ({"format_version": "1"}, "no format version that makes sense"),
-        ({"family": "forest"}, "family 'forest', unknown to this raresight"),
+        ({"members": []}, "at least one member"),
+        ({"members": None}, "lacks or garbles an entry"),
         ({"parts": {}}, "names no native model file"),
         ({"parts": {"../linear.json": "00"}}, "not a file of the model's folder"),
-        ({"threshold": None}, "lacks or garbles an entry"),
-        ({"start_score": "high"}, "high"),
         ({"calibrator": {"slope": 0.0, "levels": [0.0]}}, "a slope above 0"),
         ({"calibrator": {"slope": -1.0, "levels": [0.0]}}, "a slope above 0"),
+        ({"calibrator": {"slope": 1.0, "levels": [0.0, 1.0]}}, "two classes has one level"),
         ({"schema": {"columns": []}}, "no schema of a table"),
-        ({"loss": "nonsense"}, "unknown loss 'nonsense'"),
     ],
 )
 def test_descriptions_that_make_no_sense(entries, message, copied):
     folder = copied("linear")
-    rewrite(folder, **entries)
+    rewrite_fit(folder, **entries)
+    with pytest.raises(ValueError, match=message):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"candidate": {"family": "forest", "loss": "tbl", "parameters": {}}}, "unknown family 'forest'"),
+        ({"start_score": "high"}, "high"),
+        ({"loss": "nonsense"}, "unknown loss 'nonsense'"),
+        ({"weight": 0.5}, "weights of the members must sum to one"),
+        ({"weight": -1.0}, "must be a number above 0"),
+        ({"columns": ["amount"]}, "the schema gives 1 columns, but the linear model was fitted to"),
+        ({"columns": [*SCHEMA.feature_names[1:], "shop"]}, "'shop', which the schema does not have"),
+        ({"n_columns": 3}, "columns, its description 3"),
+    ],
+)
+def test_members_that_make_no_sense(entries, message, copied):
+    folder = copied("linear")
+    rewrite_member(folder, **entries)
     with pytest.raises(ValueError, match=message):
         load(folder)
 
@@ -268,31 +316,148 @@ def test_descriptions_that_make_no_sense(entries, message, copied):
 def test_a_schema_of_other_columns_is_refused(family, copied):
     folder = copied(family)
     narrow = learn_schema(TABLE.select(["amount", "fraud"]), "fraud")
-    rewrite(folder, schema=narrow.to_dict())
+    rewrite_fit(folder, schema=narrow.to_dict())
     with pytest.raises(ValueError, match=r"the schema gives 1 columns, but the .* was fitted to"):
         load(folder)
-    rewrite(folder, schema=SCHEMA.to_dict(), n_columns=3)
-    with pytest.raises(ValueError, match="columns, its description 3"):
+
+
+# ---- blends ------------------------------------------------------------------------------
+
+
+def blend_of_two() -> Model:
+    """A booster of all columns and a linear model of the last ones, calibrated in different ways."""
+    names = SCHEMA.feature_names
+    fitted = [fitted_to("lightgbm"), fitted_to("linear", slice(1, None))]
+    fitted[1] = fitted[1].calibrated(Calibrator(1.7, (0.3,)))
+    return Model.of(
+        SCHEMA,
+        [fit.calibrated(Calibrator(0.9, (-0.2,))) for fit in fitted],
+        weights=[0.7, 0.3],
+        columns=[None, names[1:]],
+        policies=DEFAULT,
+    )
+
+
+def test_a_blend_is_the_weighted_mean_of_its_members_log_odds():
+    X = SCHEMA.matrix(TABLE)
+    first, second = fitted_to("lightgbm"), fitted_to("linear", slice(1, None))
+    second = second.calibrated(Calibrator(1.7, (0.3,)))
+    mean = 0.7 * first.log_odds(X) + 0.3 * second.log_odds(X[:, 1:])
+    np.testing.assert_allclose(blend_of_two().log_odds(TABLE), 0.9 * mean - 0.2, rtol=1e-12, atol=1e-12)
+
+
+def test_a_blend_comes_back_to_the_bit(tmp_path):
+    model = blend_of_two()
+    model.save(tmp_path / "blend")
+    back = load(tmp_path / "blend")
+    assert np.array_equal(back.log_odds(TABLE), model.log_odds(TABLE))
+    assert np.array_equal(back.importance(), model.importance())
+    assert back.importance().sum() == pytest.approx(1.0)
+    assert back.calibrator == model.calibrator
+    assert [one.weight for one in back.members] == [one.weight for one in model.members]
+    assert [one.columns for one in back.members] == [None, SCHEMA.feature_names[1:]]
+    assert {"member-1/lightgbm.txt", "member-2/linear.json"} < set(files_in(tmp_path / "blend"))
+
+
+def test_members_are_checked():
+    fitted = fitted_to("linear")
+    with pytest.raises(ValueError, match="no calibrator of its own"):
+        Member(fitted)
+    with pytest.raises(ValueError, match="at least one member"):
+        Model(SCHEMA, ())
+    with pytest.raises(ValueError, match="must sum to one"):
+        Model(SCHEMA, (Member(replace(fitted, calibrator=Calibrator()), 0.5),))
+
+
+# ---- what changes after the fit ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    return held_out_sketch(SCHEMA.labels(TABLE), make("linear").log_odds(TABLE))
+
+
+def test_policies_are_added_without_a_change_of_the_fit(tmp_path, held_out):
+    folder = tmp_path / "model"
+    make("linear", held_out=held_out).save(folder)
+    before = {name: (folder / name).read_bytes() for name in files_in(folder)}
+    model = load(folder)
+    careful = policy_at_fpr(model.held_out, 0.05, confidence=0.9)
+    model.with_policy("careful", careful).save_policies(folder)
+    changed = {name for name, content in before.items() if (folder / name).read_bytes() != content}
+    assert changed == {POLICIES_FILE}
+    assert files_in(folder) == sorted(before)
+    back = load(folder)
+    assert back.policies == DEFAULT | {"careful": careful}
+    log_odds = back.log_odds(TABLE)
+    assert np.array_equal(back.alert(TABLE, "careful"), log_odds >= careful.threshold)
+    assert np.array_equal(back.alert(TABLE), log_odds >= -1.5)
+    with pytest.raises(ValueError, match="no policy 'night'; it has 'default', 'careful'"):
+        back.alert(TABLE, "night")
+
+
+def test_the_held_out_sketch_comes_back(tmp_path, held_out):
+    make("linear", held_out=held_out).save(tmp_path / "model")
+    back = load(tmp_path / "model").held_out
+    y, log_odds = SCHEMA.labels(TABLE), make("linear").log_odds(TABLE)
+    assert (back.positives, back.negatives, back.exact) == (y.sum(), len(y) - y.sum(), True)
+    policy = policy_at_fpr(back, 0.01)
+    assert policy.kind == "fpr"
+    assert np.mean(log_odds[y == 0] >= policy.threshold) <= 0.01
+    assert policy_at_fpr(back, 0.05, confidence=0.95).threshold > policy_at_fpr(back, 0.05).threshold
+    path = tmp_path / "model" / "held_out.npz"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"held_out\.npz is not the file that was saved"):
+        load(tmp_path / "model")
+
+
+def test_policies_of_another_model_or_tampered_with_are_refused(copied):
+    folder = copied("linear")
+    path = folder / POLICIES_FILE
+    text = path.read_text()
+    path.write_text(text.replace('"threshold": -1.5', '"threshold": -9.5'))
+    with pytest.raises(ValueError, match=r"policies\.json is not the file that was saved: it was changed"):
+        load(folder)
+    path.write_text((copied("lightgbm") / POLICIES_FILE).read_text())
+    with pytest.raises(ValueError, match="belongs to another model"):
+        load(folder)
+    path.write_text(text)
+    rewrite(path, policies={"default": {"kind": "fpr", "threshold": None, "promise": {"fpr": 0.1}}})
+    with pytest.raises(ValueError, match="threshold must be a number"):
+        load(folder)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"policies\.json is missing"):
         load(folder)
 
 
-def test_numbers_that_are_none_are_refused():
-    with pytest.raises(ValueError, match="threshold must be finite"):
-        make("linear", threshold=float("inf"))
-    with pytest.raises(ValueError, match="fpr must be between 0 and 1"):
-        make("linear", fpr=1.5)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fpr", float("inf"), {"fpr": 0.1}), "threshold must be finite"),
+        (("fpr", 0.0, {"fpr": 1.5}), "fpr must be between 0 and 1"),
+        (("fpr", 0.0, {}), "promises fpr"),
+        (("fixed", 0.0, {"fpr": 0.1}), "promises no number"),
+        (("fpr_bound", 0.0, {"fpr": 0.1}), "promises fpr and confidence"),
+        (("luck", 0.0, {}), "unknown kind of policy 'luck'"),
+    ],
+)
+def test_policies_that_make_no_sense(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Policy(*arguments)
 
 
 @pytest.mark.parametrize("family", ["lightgbm", "xgboost"])
 def test_a_library_that_is_not_installed_is_named(family, saved):
     script = (
         f"import sys; sys.modules[{family!r}] = None\n"
-        "from raresight.model.folder import load\n"
+        "from raresight.model import load\n"
         f"load({str(saved[family][1])!r})"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert run.returncode != 0
-    assert f"ImportError: {family} is not installed: pip install 'raresight[boosting]'" in run.stderr
+    assert "ImportError: " in run.stderr
+    assert family in run.stderr
+    assert "pip install 'raresight[boosting]'" in run.stderr
 
 
 def test_another_process_scores_alike(saved):
@@ -300,14 +465,13 @@ def test_another_process_scores_alike(saved):
     script = (
         "import sys, pyarrow as pa\n"
         "from model.model_tables import plain_columns\n"
-        "from raresight.model.folder import load\n"
+        "from raresight.model import load\n"
         "table = pa.table(plain_columns(2000))\n"
         f"for folder in {folders!r}:\n"
         "    sys.stdout.buffer.write(load(folder).log_odds(table).tobytes())"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, cwd=Path(__file__).parents[1]
-    )
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=env)
     expected = np.concatenate([model.log_odds(TABLE) for model, _ in saved.values()])
     assert np.array_equal(np.frombuffer(run.stdout), expected)
 

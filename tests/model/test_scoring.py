@@ -15,9 +15,9 @@ from pyarrow import csv, feather, parquet
 from scipy.special import expit
 
 from model.model_tables import plain_columns
-from raresight.model.candidate import Candidate
-from raresight.model.families import fit_candidates
-from raresight.model.folder import Model
+from raresight.model.families import Candidate, fit_candidates
+from raresight.model.model import Model
+from raresight.model.policies import Policy
 from raresight.model.scoring import ScoringProgress, score_file
 from raresight.tables.schema import learn_schema
 
@@ -29,7 +29,8 @@ def make_model(table: pa.Table = TABLE, family: str = "linear") -> Model:
     X, y = schema.matrix(table), schema.labels(table)
     candidate = Candidate(family, "tbl", () if family == "linear" else (("n_estimators", 10),))
     (fitted,) = fit_candidates([candidate], X, y, schema.categorical, schema.n_categories)
-    return Model(schema, fitted, threshold=-2.0, fpr=0.01)
+    policies = {"default": Policy("fpr", -2.0, {"fpr": 0.01}), "strict": Policy("fixed", 0.0)}
+    return Model.of(schema, [fitted], policies=policies)
 
 
 MODEL = make_model()
@@ -69,6 +70,15 @@ def test_scores_in_exact_row_order(kind, suffix, tmp_path):
     assert (scored.rows, scored.alerts, scored.unknown) == (3000, int((EXPECTED >= -2.0).sum()), {})
     assert scored.out == out
     assert 0 < scored.alerts < 1000
+
+
+def test_alerts_follow_the_policy_that_is_named(tmp_path):
+    out = tmp_path / "scores.parquet"
+    scored = score_file(MODEL, TABLE, out, policy="strict")
+    assert np.array_equal(parquet.read_table(out)["alert"].to_numpy(), EXPECTED >= 0.0)
+    assert scored.alerts == (EXPECTED >= 0.0).sum() != (EXPECTED >= -2.0).sum()
+    with pytest.raises(ValueError, match="no policy 'night'; it has 'default', 'strict'"):
+        score_file(MODEL, TABLE, out, policy="night")
 
 
 @pytest.mark.parametrize("family", ["lightgbm", "xgboost"])
@@ -191,7 +201,7 @@ def test_refused(tmp_path):
 
 MEASURE = """
 import json, resource, sys
-from raresight.model.folder import load
+from raresight.model import load
 from raresight.model.scoring import score_file
 
 def peak():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from ..model.candidate import Candidate
+from ..model.families import FAMILIES, Candidate
 
 __all__ = ["Clock", "Rates", "affordable"]
 
@@ -44,8 +44,8 @@ class Rates:
 
 def work_of(candidate: Candidate) -> float:
     """How much a candidate has to do, in units of its family."""
-    settings = candidate.settings()
-    return float(settings.get("n_estimators", settings.get("epochs", 1.0)))
+    work = FAMILIES[candidate.family].work
+    return float(candidate.settings()[work]) if work else 1.0
 
 
 def affordable(costs: Mapping[int, float], jobs: int, seconds: float) -> list[int]:

@@ -67,7 +67,7 @@ def content_of(result: FitResult) -> FitContent:
 
 def _answer(result: FitResult) -> Answer:
     found, threshold = result.evaluation, result.judged.threshold
-    candidate = result.model.fitted.candidate
+    candidate = result.model.members[0].fitted.candidate
     safe = None
     if threshold.safe is not None and threshold.safe_recall is not None:
         safe = (threshold.safe, threshold.safe_recall)
@@ -105,7 +105,7 @@ def _search_summary(result: FitResult) -> SearchSummary:
 
 
 def _leader_rows(result: FitResult) -> tuple[LeaderRow, ...]:
-    winner = result.model.fitted.candidate
+    winner = result.model.members[0].fitted.candidate
     rows = []
     for rank, row in enumerate(result.leaderboard, 1):
         candidate, trial, difference = row.trial.candidate, row.trial, row.comparison
@@ -154,7 +154,7 @@ def _loss_map(board: tuple[Row, ...]) -> tuple[MapPoint, ...]:
 
 
 def _importance(result: FitResult) -> tuple[tuple[str, float], ...]:
-    shares = result.model.fitted.importance()
+    shares = result.model.importance()
     order = np.argsort(-shares, kind="stable")[:_FEATURES]
     names = result.model.schema.feature_names
     return tuple((names[i], float(shares[i])) for i in order if shares[i] > 0)

@@ -23,13 +23,22 @@ from ..common.calibration import Calibrator, held_out_calibrator, two_columns
 from ..engines import LocalEngine
 from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr
 from ..metrics.threshold import NoThresholdError
-from ..model.candidate import Candidate
-from ..model.families import Fitted, fit_candidates
+from ..model.families import Candidate, Fitted, fit_candidates
+from ..model.policies import DEFAULT_POLICY, Policy
 from ..tables.schema import Schema
 from .rows import Rows
 from .search import Task
 
-__all__ = ["HeldOutEvaluation", "Threshold", "calibration_by", "fit_all", "judge", "loss_verdict", "twin_of"]
+__all__ = [
+    "HeldOutEvaluation",
+    "Threshold",
+    "calibration_by",
+    "fit_all",
+    "judge",
+    "loss_verdict",
+    "policies_of",
+    "twin_of",
+]
 
 CROSS_ENTROPY = "crossentropy"
 CONFIDENCE = 0.95
@@ -137,6 +146,16 @@ def find_threshold(y: NDArray[Any], log_odds: NDArray[np.float64], fpr: float) -
     else:
         safe_recall = float(np.mean(log_odds[y == 1] >= safe))
     return Threshold(threshold, false_alarms / negatives, bound, safe, safe_recall)
+
+
+def policies_of(threshold: Threshold, fpr: float) -> dict[str, Policy]:
+    """The policies of a new model: the false-positive rate asked for on the held-out rows and, where there
+    are enough of them, on new rows.
+    """
+    policies = {DEFAULT_POLICY: Policy("fpr", threshold.log_odds, {"fpr": fpr})}
+    if threshold.safe is not None:
+        policies["safe"] = Policy("fpr_bound", threshold.safe, {"fpr": fpr, "confidence": CONFIDENCE})
+    return policies
 
 
 def loss_verdict(winner: Candidate, judged: HeldOutEvaluation) -> tuple[bool, str]:

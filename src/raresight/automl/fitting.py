@@ -16,8 +16,10 @@ from typing import Any
 
 from ..common.versions import versions_of
 from ..engines import Interrupts, LocalEngine
-from ..model.folder import Model
-from .evaluation import calibration_by, fit_all, judge, loss_verdict, twin_of
+from ..model.families import packages_of
+from ..model.model import Model
+from ..model.policies import held_out_sketch
+from .evaluation import calibration_by, fit_all, judge, loss_verdict, policies_of, twin_of
 from .influential import influential_rows
 from .leaderboard import baseline_of, leaderboard
 from .notes import notes_of
@@ -114,7 +116,7 @@ def fit(
         >>> rare = np.arange(4000) % 50 == 0
         >>> table = pyarrow.table({"amount": random.normal(size=4000) + 2 * rare, "fraud": rare})
         >>> result = fit(table, target="fraud", families="linear", losses="tbl", trials=3, fpr=0.01, jobs=1)
-        >>> result.model.fitted.candidate.family
+        >>> result.model.members[0].fitted.candidate.family
         'linear'
     """
     _need_libraries()
@@ -230,11 +232,11 @@ def _conclude(
     board = leaderboard(found, task, baseline.number)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     command = _command(data, test, _as_done(options, found), space)
-    model = Model(
-        schema=rows.schema,
-        fitted=fitted[winner],
-        threshold=judged.threshold.log_odds,
-        fpr=options.fpr,
+    model = Model.of(
+        rows.schema,
+        [fitted[winner]],
+        policies=policies_of(judged.threshold, options.fpr),
+        held_out=held_out_sketch(rows.test.y, judged.log_odds),
         facts={
             "metrics": judged.evaluation.to_dict(),
             "threshold": {name: getattr(judged.threshold, name) for name in _THRESHOLD_FACTS},
@@ -269,7 +271,7 @@ def _conclude(
         split=describe_split(options, test),
         command=command,
         options=options,
-        versions=versions_of([*_LIBRARIES, *space.families]),
+        versions=versions_of([*_LIBRARIES, *packages_of(space.families)]),
         fingerprint=rows.fingerprint,
         made=made,
         seconds=clock.perf_counter() - begun,

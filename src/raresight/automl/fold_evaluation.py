@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import partial_auc, recall_at_fpr
-from ..model.candidate import Candidate
-from ..model.families import Fitted, fit_candidates
+from ..model.families import Candidate, Fitted, fit_candidates
 from .oof_predictions import part_path, write_array
 from .records import Task
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..linear import LinearClassifier
-from ..model.linear_features import LinearFeatures
+from ..model.linear_family import LinearFeatures
 from ..report.fit_parts import InfluentialRow
 from .rows import Rows, SearchRows
 

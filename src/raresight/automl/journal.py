@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..model.candidate import Candidate
+from ..model.families import Candidate
 from .fold_evaluation import FoldResult
 from .records import Origin, Trial
 

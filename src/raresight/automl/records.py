@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.candidate import Candidate
+from ..model.families import Candidate
 
 if TYPE_CHECKING:
     from ..tables.splits import Split

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..common.atomic_files import write_file
 from ..metrics import Evaluation
-from ..model.folder import Model
+from ..model.model import Model
 from ..report.fit_parts import InfluentialRow, plain
 from ..tables.profile import Profile
 from .evaluation import HeldOutEvaluation
@@ -94,7 +94,7 @@ class FitResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome as plain values, ready for JSON; a number that is none becomes None."""
-        candidate = self.model.fitted.candidate
+        candidate = self.model.members[0].fitted.candidate
         judged = self.judged
         result: dict[str, Any] = plain(
             {
@@ -154,7 +154,7 @@ class FitResult:
         right = f", {answer.precision:.1%} of them right" if answer.alarms else ""
         return "\n".join(
             [
-                f"{self.model.fitted.candidate.describe()}",
+                f"{self.model.describe()}",
                 f"catches {recall.estimate:.1%} of the positives ({recall.level:.0%} interval "
                 f"{recall.low:.1%} to {recall.high:.1%}) at a false-positive rate of {answer.fpr:g}: "
                 f"{rate:,.0f} alerts per 100,000 rows{right}",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..common.versions import versions_of
+from ..model.families import packages_of
 from .records import Task
 from .space import Space
 
@@ -29,21 +30,12 @@ _WORDS = {
     "seed": "the seed",
     "versions": "the versions of the libraries",
 }
-# The small build of XGBoost for machines without a GPU has a name of its own.
-_PACKAGES = {
-    "optuna": ("optuna",),
-    "lightgbm": ("lightgbm",),
-    "xgboost": ("xgboost", "xgboost-cpu"),
-    "deep": ("torch",),
-    "tabm": ("torch",),
-    "tabnet": ("torch",),
-    "raresight": ("raresight",),
-}
 
 
 def identity(task: Task, space: Space) -> dict[str, Any]:
     """Everything that the outcome of a search depends on, limits apart."""
-    libraries = ("optuna", "raresight", *(name for name in space.families if name in _PACKAGES))
+    versions = versions_of(["optuna", *packages_of(space.families)])
+    del versions["python"]
     return {
         "format": _FORMAT,
         "data": _digest(task.X, task.y, *([] if task.weights is None else [task.weights])),
@@ -54,7 +46,7 @@ def identity(task: Task, space: Space) -> dict[str, Any]:
         "max_fpr": task.max_fpr,
         "fpr": task.fpr,
         "seed": task.seed,
-        "versions": {name: _version(name) for name in sorted(libraries)},
+        "versions": versions,
     }
 
 
@@ -95,12 +87,3 @@ def _digest(*arrays: np.ndarray[Any, Any]) -> str:
         digest.update(f"{whole.dtype.str}{whole.shape}".encode())
         digest.update(whole.view(np.uint8).data if whole.size else b"")
     return digest.hexdigest()
-
-
-def _version(library: str) -> str:
-    for name in _PACKAGES[library]:
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return "unknown"

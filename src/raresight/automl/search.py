@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..engines import Interrupts, LocalEngine, SharedArrays
+from ..model.families import FAMILIES
 from .budget import Clock, Rates, affordable
 from .fold_evaluation import Aim, FoldResult, Step, arrays_of, evaluate
 from .journal import (
@@ -242,18 +243,23 @@ class _Run:
     def _steps(self, turn: Round, stage: tuple[int, ...]) -> list[Step]:
         """What a stage has still to do.
 
-        Linear candidates of a round are fitted together. Fits found together may differ in the last digits
-        from fits found alone, so they stay together, whichever of them have ended or are beyond the limit.
+        Candidates of a round whose family shares passes over the rows are fitted together. Fits found
+        together may differ in the last digits from fits found alone, so they stay together, whichever of
+        them have ended or are beyond the limit.
         """
         members = [
             trial for trial in self._journal.frozen()[turn.start : turn.stop] if _reaches(trial, stage)
         ]
         within = self._within_limit(turn.stop)
-        linear = [trial for trial in members if candidate_of(trial).family == "linear"]
-        groups = [linear] if linear and linear[0].number < within else []
-        groups += [
-            [trial] for trial in members if candidate_of(trial).family != "linear" and trial.number < within
-        ]
+        together: dict[str, list[FrozenTrial]] = {}
+        alone: list[list[FrozenTrial]] = []
+        for trial in members:
+            family = FAMILIES[candidate_of(trial).family]
+            if family.fits_together:
+                together.setdefault(family.name, []).append(trial)
+            elif trial.number < within:
+                alone.append([trial])
+        groups = [*(group for group in together.values() if group[0].number < within), *alone]
         return [
             Step(fold, tuple(t.number for t in group), tuple(candidate_of(t) for t in group))
             for group in groups

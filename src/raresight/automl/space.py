@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..losses import CrossEntropy, Loss, NonConvexLossWarning, parse
 from ..losses.parameters import SearchRange
 from ..losses.registry import loss_kinds
-from ..model.candidate import (
-    DEFAULTS,
+from ..model.families import (
     FAMILIES,
-    ONLY_IF_NAMED,
     Candidate,
     installed_families,
     require_family,
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Plan",
-    "Range",
     "Space",
     "default_losses",
     "distributions",
@@ -46,53 +43,6 @@ Counts = tuple[int, int]
 PlannedAs = Literal["default", "map"]
 
 CROSS_ENTROPY = CrossEntropy.name
-
-
-@dataclass(frozen=True)
-class Range:
-    """Values that a parameter may take, both ends included."""
-
-    low: Number
-    high: Number
-    log: bool = False
-    default: Number = 0.0
-
-    def distribution(self) -> BaseDistribution:
-        from optuna.distributions import FloatDistribution, IntDistribution
-
-        if isinstance(self.low, int):
-            return IntDistribution(self.low, int(self.high), log=self.log)
-        return FloatDistribution(self.low, self.high, log=self.log)
-
-
-_BOOSTER_RANGES = {
-    "learning_rate": Range(0.03, 0.3, log=True),
-    "n_estimators": Range(50, 400, log=True),
-    "leaf_weight": Range(0.25, 8.0, log=True),
-}
-_NET_RANGES = {
-    "learning_rate": Range(3e-4, 1e-2, log=True),
-    "epochs": Range(3, 30, log=True),
-    "width": Range(32, 256, log=True),
-    "weight_decay": Range(1e-4, 1.0, log=True),
-}
-_FAMILY_RANGES: dict[str, dict[str, Range]] = {
-    "linear": {"l2": Range(1e-8, 1e-1, log=True)},
-    "lightgbm": {
-        **_BOOSTER_RANGES,
-        "num_leaves": Range(4, 64, log=True),
-        "feature_fraction": Range(0.4, 1.0),
-    },
-    "xgboost": {**_BOOSTER_RANGES, "max_depth": Range(2, 10), "colsample_bytree": Range(0.4, 1.0)},
-    "deep": _NET_RANGES,
-    "tabm": {**_NET_RANGES, "width": Range(32, 128, log=True), "dropout": Range(0.0, 0.5)},
-    "tabnet": {
-        **_NET_RANGES,
-        "learning_rate": Range(3e-3, 5e-2, log=True),
-        "width": Range(4, 32, log=True),
-        "steps": Range(2, 5),
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -128,7 +78,7 @@ def make_space(
     Space(families=('linear',), losses=('crossentropy', 'tbl(alpha=0.7,C=1)', 'focal'))
     """
     if families is None:
-        chosen = tuple(name for name in installed_families() if name not in ONLY_IF_NAMED)
+        chosen = tuple(name for name in installed_families() if not FAMILIES[name].only_if_named)
     else:
         chosen = tuple(_family(name) for name in _texts(families))
     texts = default_losses() if losses is None else tuple(_loss(text) for text in _texts(losses))
@@ -167,9 +117,10 @@ def plans(space: Space, class_counts: Counts) -> list[Plan]:
     others = [loss for loss in space.losses if loss != CROSS_ENTROPY]
     result = [_default_plan(family, CROSS_ENTROPY, class_counts) for family in space.families]
     result += [_default_plan(family, loss, class_counts) for family in space.families for loss in others]
-    if "linear" in space.families:
+    # Only where they share each pass over the rows are so many more candidates cheap.
+    for family in (name for name in space.families if FAMILIES[name].fits_together):
         for loss in space.losses:
-            result += [_plan("linear", loss, values, class_counts, "map") for values in _grid(loss)]
+            result += [_plan(family, loss, values, class_counts, "map") for values in _grid(loss)]
     return result
 
 
@@ -184,7 +135,8 @@ def suggest(trial: OptunaTrial, space: Space, class_counts: Counts) -> Candidate
         name: _short(_ask(trial, f"{loss}.{name}", reach)) for name, reach in _loss_ranges(loss).items()
     }
     values = {
-        name: _short(_ask(trial, f"{family}.{name}", reach)) for name, reach in _FAMILY_RANGES[family].items()
+        name: _short(_ask(trial, f"{family}.{name}", reach))
+        for name, reach in FAMILIES[family].parameters.items()
     }
     return Candidate(family, _loss_text(loss, loss_values, class_counts), tuple(values.items()))
 
@@ -200,8 +152,8 @@ def distributions(space: Space, names: Sequence[str]) -> dict[str, BaseDistribut
             result[name] = CategoricalDistribution(list(choices))
         else:
             owner, parameter = name.rsplit(".", 1)
-            ranges = _FAMILY_RANGES[owner] if owner in _FAMILY_RANGES else _loss_ranges(owner)
-            result[name] = ranges[parameter].distribution()
+            ranges = FAMILIES[owner].parameters if owner in FAMILIES else _loss_ranges(owner)
+            result[name] = _distribution(ranges[parameter])
     return result
 
 
@@ -216,18 +168,28 @@ def _plan(
     candidate = Candidate(family, _loss_text(loss, values, class_counts))
     named: dict[str, Number | str] = {"family": family, "loss": loss}
     named |= {f"{loss}.{name}": value for name, value in values.items()}
-    named |= {f"{family}.{name}": DEFAULTS[family][name] for name in _FAMILY_RANGES[family]}
+    named |= {f"{family}.{name}": value for name, value in FAMILIES[family].defaults.items()}
     return Plan(candidate, origin, tuple(named.items()))
 
 
-def _loss_ranges(loss: str) -> dict[str, Range]:
+def _loss_ranges(loss: str) -> dict[str, SearchRange]:
     """The ranges that a loss declares; none for a full text."""
     kind = loss_kinds().get(loss)
-    return {} if kind is None else {name: _range(one) for name, one in kind.search_ranges().items()}
+    return {} if kind is None else {name: _real(one) for name, one in kind.search_ranges().items()}
 
 
-def _range(declared: SearchRange) -> Range:
-    return Range(float(declared.low), float(declared.high), declared.log, float(declared.default))
+def _real(declared: SearchRange) -> SearchRange:
+    """The range of a parameter of a loss, which is never a whole number, however its ends are written."""
+    low, high, default = (float(end) for end in (declared.low, declared.high, declared.default))
+    return SearchRange(low, high, default, declared.log)
+
+
+def _distribution(reach: SearchRange) -> BaseDistribution:
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    if isinstance(reach.low, int):
+        return IntDistribution(reach.low, int(reach.high), log=reach.log)
+    return FloatDistribution(reach.low, reach.high, log=reach.log)
 
 
 def _grid(loss: str) -> list[dict[str, Number]]:
@@ -258,7 +220,7 @@ def _loss_text(loss: str, values: Mapping[str, Number], class_counts: Counts) ->
     return f"{loss}({','.join(written)})"
 
 
-def _ask(trial: OptunaTrial, name: str, reach: Range) -> Number:
+def _ask(trial: OptunaTrial, name: str, reach: SearchRange) -> Number:
     if isinstance(reach.low, int):
         return trial.suggest_int(name, reach.low, int(reach.high), log=reach.log)
     return trial.suggest_float(name, reach.low, reach.high, log=reach.log)

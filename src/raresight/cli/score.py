@@ -22,19 +22,20 @@ def score(
     data: Annotated[str, typer.Argument(help="CSV, Parquet or Arrow file, or a folder of parts.")],
     out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .arrow.")],
     keep: Annotated[str | None, typer.Option(help="Columns of the data to copy, such as id,when.")] = None,
+    policy: Annotated[str, typer.Option(help="Policy of the model that decides about alerts.")] = "default",
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Score rows: log-odds, probability and alert, in the order of the rows, at constant memory."""
-    typer.echo(score_with_progress(model, data, out, keep, progress_console(), quiet))
+    typer.echo(score_with_progress(model, data, out, keep, policy, progress_console(), quiet))
 
 
 def score_with_progress(
-    model: Path, data: Any, out: Path, keep: str | None, console: Console, quiet: bool
+    model: Path, data: Any, out: Path, keep: str | None, policy: str, console: Console, quiet: bool
 ) -> str:
     """Score a file and say what was written."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from ..model.folder import load
+    from ..model.model import load
     from ..model.scoring import score_file
 
     loaded = load(model)
@@ -57,7 +58,7 @@ def score_with_progress(
                 task, description=text, completed=progress.bytes_read, total=progress.total_bytes or None
             )
 
-        scored = score_file(loaded, data, out, keep=columns, listener=listen)
+        scored = score_file(loaded, data, out, keep=columns, policy=policy, listener=listen)
     return _said(scored)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ..model.folder import Model
+    from ..model.model import Model
 
 __all__ = ["show"]
 
@@ -26,17 +26,16 @@ def show(
 
 
 def model_facts(folder: str | Path) -> dict[str, Any]:
-    """`model.json` as it is, after every part has been checked."""
-    from ..model.folder import MODEL_FILE, find_model, load
+    """What `model.json` and `policies.json` say, after every part has been checked."""
+    from ..model.folder import read_folder
 
-    load(folder)
-    facts: dict[str, Any] = encoder.loads((find_model(folder) / MODEL_FILE).read_text(encoding="utf-8"))
-    return facts
+    fit, policies = read_folder(folder)
+    return fit | {"policies": policies}
 
 
 def model_lines(folder: str | Path) -> list[str]:
     """The same for people; each line is whole, so that it can be copied."""
-    from ..model.folder import load
+    from ..model.model import load
 
     pairs = _pairs(load(folder), model_facts(folder))
     width = max(len(name) for name, _ in pairs)
@@ -46,10 +45,10 @@ def model_lines(folder: str | Path) -> list[str]:
 def _pairs(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
     schema, known = model.schema, facts["facts"]
     lines = [
-        ("model", model.fitted.candidate.describe()),
+        ("model", model.describe()),
         ("predicts", f"{schema.target} = {schema.positive} (against {schema.negative})"),
-        ("alert", f"log-odds >= {model.threshold:.6g}, for a false-positive rate of {model.fpr:g}"),
-        ("start score", f"{model.fitted.start_score:.6g}"),
+        *((f"policy {name}", policy.describe()) for name, policy in model.policies.items()),
+        ("start score", ", ".join(f"{one.fitted.start_score:.6g}" for one in model.members)),
     ]
     if "calibration" in known:
         slope, level = (known["calibration"][name] for name in ("slope", "level"))
@@ -66,7 +65,7 @@ def _pairs(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
     lines.append(("columns", _first([f"{column.name} ({column.kind})" for column in schema.columns], 40)))
     if schema.dropped:
         lines.append(("dropped", _first([f"{one.name} ({one.reason})" for one in schema.dropped], 10)))
-    lines += [("warning", text) for text in model.fitted.warnings]
+    lines += [("warning", text) for text in model.warnings]
     lines.append(("versions", ", ".join(f"{name} {value}" for name, value in facts["versions"].items())))
     if "made" in known:
         lines += [("made", known["made"]), ("by", known["command"])]

@@ -7,8 +7,10 @@ one, never a part; a full disk or a kill leaves the old one.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ __all__ = [
     "naming_file",
     "remove_unfinished",
     "replacing",
+    "replacing_folder",
     "write_file",
     "write_files",
     "write_json",
@@ -27,6 +30,7 @@ __all__ = [
 
 _LOCK = "lock"
 _SUFFIX = ".unfinished"
+_REPLACED = ".replaced"
 
 
 class FolderInUseError(RuntimeError):
@@ -86,6 +90,30 @@ def replacing(path: Path) -> Iterator[Path]:
         yield aside
         _flush(aside)
         _rename(aside, path)
+
+
+@contextmanager
+def replacing_folder(target: Path) -> Iterator[Path]:
+    """A folder beside `target` to fill; it takes the place of `target` when the block ends without an error.
+
+    An earlier folder steps aside first, and comes back if the new one cannot take its place. What processes
+    that were killed left half done is removed.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in (_SUFFIX, _REPLACED):
+        for left in target.parent.glob(f".{glob.escape(target.name)}.*{suffix}"):
+            if _is_abandoned(left):
+                shutil.rmtree(left, ignore_errors=True)
+    unfinished = target.with_name(f".{target.name}{_suffix()}")
+    try:
+        unfinished.mkdir()
+        yield unfinished
+        for path in unfinished.rglob("*"):
+            if path.is_file():
+                _flush(path)
+        _put_in_place(unfinished, target)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 @contextmanager
@@ -151,8 +179,7 @@ def remove_unfinished(folder: Path) -> None:
     What other running processes are writing stays.
     """
     for left in folder.glob(f".*{_SUFFIX}"):
-        owner = left.name.removesuffix(_SUFFIX).rpartition(".")[2]
-        if owner.isdigit() and (int(owner) == os.getpid() or not _is_running(int(owner))):
+        if left.is_file() and _is_abandoned(left):
             left.unlink(missing_ok=True)
 
 
@@ -161,6 +188,12 @@ def _is_at(file: IO[str], path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
+
+
+def _is_abandoned(left: Path) -> bool:
+    """Whether the process in a name `.name.<process>.<what>` writes there no more."""
+    owner = left.name.split(".")[-2]
+    return owner.isdigit() and (int(owner) == os.getpid() or not _is_running(int(owner)))
 
 
 def _is_running(process: int) -> bool:
@@ -206,3 +239,19 @@ def _rename(aside: Path, path: Path) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _put_in_place(unfinished: Path, target: Path) -> None:
+    if not target.exists():
+        unfinished.rename(target)
+        return
+    # A folder with files in it cannot be renamed over.
+    aside = target.with_name(f".{target.name}.{os.getpid()}{_REPLACED}")
+    shutil.rmtree(aside, ignore_errors=True)
+    target.rename(aside)
+    try:
+        unfinished.rename(target)
+    except BaseException:
+        aside.rename(target)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)

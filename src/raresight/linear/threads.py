@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import joblib
+import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["in_threads", "one_blas_thread", "thread_count"]
+__all__ = ["by_blocks", "cached_blocks", "in_threads", "one_blas_thread", "thread_count"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -47,3 +49,30 @@ def one_blas_thread() -> Iterator[None]:
 @functools.cache
 def _controller() -> Any:
     return ThreadpoolController()
+
+
+# Temporaries of so many float64 come from memory that is mapped already: the links of the losses take a third
+# of the time that they take on 300,000 rows at once.
+_CACHED_ROWS = 1 << 14
+
+
+def cached_blocks(n_rows: int) -> list[slice]:
+    """Slices that cover the rows, each of so few that their temporaries stay in a core's cache."""
+    return [slice(begin, min(begin + _CACHED_ROWS, n_rows)) for begin in range(0, n_rows, _CACHED_ROWS)]
+
+
+def by_blocks(
+    work: Callable[[slice], NDArray[np.float64]], n_rows: int, threads: int | None
+) -> NDArray[np.float64]:
+    """What `work` gives for each block of rows, one number for each row, put together.
+
+    >>> by_blocks(lambda rows: np.arange(rows.start, rows.stop, dtype=float), 20_000, 1)[-1].item()
+    19999.0
+    """
+    result = np.empty(n_rows)
+
+    def fill(rows: slice) -> None:
+        result[rows] = work(rows)
+
+    in_threads(fill, cached_blocks(n_rows), threads)
+    return result

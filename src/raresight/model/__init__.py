@@ -1,17 +1,21 @@
 """Models of every family behind one face: candidates, fits, calibrated scores, folders on disk."""
 
-from .candidate import Candidate, installed_families
-from .families import Fitted, fit_candidates
-from .folder import Model, load
+from .families import FAMILIES, Candidate, Fitted, fit_candidates, installed_families
+from .model import Member, Model, load
+from .policies import Policy, policy_at_fpr
 from .scoring import Scored, score_file
 
 __all__ = [
+    "FAMILIES",
     "Candidate",
     "Fitted",
+    "Member",
     "Model",
+    "Policy",
     "Scored",
     "fit_candidates",
     "installed_families",
     "load",
+    "policy_at_fpr",
     "score_file",
 ]

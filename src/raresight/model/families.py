@@ -1,45 +1,330 @@
-"""One way to fit, score, save and load a model of any family.
+"""The families of models, each written down once, and one way to fit a candidate of any of them.
 
-Raw scores z go through the loss's inverse link lambda, and a constant delta makes the mean probability of the
-training rows their (weighted) share of positives:
+`FAMILIES` says what each family is: its parameters with defaults and search ranges, the libraries it needs,
+and the module that fits and reads it. A new family is one entry there and one module with two functions:
 
-    log-odds = a lambda(z) + delta,    a = 1 unless rows that training did not see say otherwise
+    fit(candidates, rows, seed, threads)    one `Fitted` for each candidate, in their order
+    load(folder, family)                    the `FittedPart` that `save` wrote into the folder
+
+Raw scores z of every family go through the inverse link lambda of the loss, and a calibrator makes the mean
+probability of the training rows their (weighted) share of positives:
+
+    log-odds = lambda(z) + delta
 
 (see `raresight.common.calibration`). Nets have their constant in z, and delta = 0.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import itertools
+import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from ..boosting import NoSplitWarning, start_of
-from ..common.calibration import Calibrator, level_calibrator
+from ..common.calibration import Calibrator
 from ..common.labels import shares_of
-from ..linear import NotConvergedWarning
+from ..linear.threads import by_blocks
 from ..losses import Loss, NonConvexLossWarning, parse
-from ..losses.for_classes import loss_for_classes
-from .blocks import by_blocks
-from .boosted_part import BoostedPart, fit_booster
-from .candidate import NETS, Candidate
-from .deep_part import DeepPart, fit_deep
-from .linear_part import LinearPart, fit_linear
+from ..losses.parameters import SearchRange
+from ..losses.start import start_of
 
-__all__ = ["Fitted", "fit_candidates"]
+__all__ = [
+    "FAMILIES",
+    "Candidate",
+    "Family",
+    "Fitted",
+    "FittedPart",
+    "TrainingRows",
+    "fit_candidates",
+    "installed_families",
+    "kept_warnings",
+    "packages_of",
+    "require_family",
+]
 
 Floats = NDArray[np.float64]
+Number = float | int
 
-# Said of a candidate rather than to whoever fits hundreds of them.
-_KEPT = (NoSplitWarning, NotConvergedWarning, NonConvexLossWarning, ConvergenceWarning)
+
+# ---- what each family is -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a family of models is.
+
+    Attributes:
+        name: What `--families` and model folders call it.
+        title: What people call it.
+        module: The module of this package that fits and reads it.
+        parameters: Its main parameters with defaults and search ranges, in the order in which a search asks
+            for them. A parameter is a whole number if its ends are.
+        libraries: What it imports beyond the package's own needs.
+        extra: The extra of raresight that installs them.
+        packages: Under which names they may be installed, for the record of versions.
+        only_if_named: Whether a search takes it only where it is named.
+        fits_together: Whether candidates share each pass over the rows, so that they are fitted together.
+        work: The parameter that the time of a fit grows with. Default: none.
+    """
+
+    name: str
+    title: str
+    module: str
+    parameters: Mapping[str, SearchRange]
+    libraries: tuple[str, ...] = ()
+    extra: str = ""
+    packages: tuple[str, ...] = ()
+    only_if_named: bool = False
+    fits_together: bool = False
+    work: str = ""
+
+    @property
+    def defaults(self) -> dict[str, Number]:
+        """Every parameter with its default."""
+        return {name: reach.default for name, reach in self.parameters.items()}
+
+
+def _booster(**own: SearchRange) -> dict[str, SearchRange]:
+    return {
+        "learning_rate": SearchRange(0.03, 0.3, default=0.1, log=True),
+        "n_estimators": SearchRange(50, 400, default=100, log=True),
+        "leaf_weight": SearchRange(0.25, 8.0, default=1.0, log=True),
+        **own,
+    }
+
+
+def _net(**own: SearchRange) -> dict[str, SearchRange]:
+    common = {
+        "learning_rate": SearchRange(3e-4, 1e-2, default=1e-3, log=True),
+        "epochs": SearchRange(3, 30, default=10, log=True),
+        "width": SearchRange(32, 256, default=64, log=True),
+        "weight_decay": SearchRange(1e-4, 1.0, default=1e-3, log=True),
+    }
+    return common | own
+
+
+_SHARE = SearchRange(0.4, 1.0, default=1.0)
+
+# Nets only where they are named: for the bundled sample one core takes 0.7 s for a booster, 2.6 s for a plain
+# net and above 20 s for the others, time that boosters then lack; and they were no better.
+_FAMILIES = (
+    Family(
+        "linear",
+        "linear",
+        "linear_family",
+        {"l2": SearchRange(1e-8, 1e-1, default=1e-4, log=True)},
+        fits_together=True,
+    ),
+    Family(
+        "lightgbm",
+        "LightGBM",
+        "boosted_family",
+        _booster(num_leaves=SearchRange(4, 64, default=31, log=True), feature_fraction=_SHARE),
+        libraries=("lightgbm",),
+        extra="boosting",
+        packages=("lightgbm",),
+        work="n_estimators",
+    ),
+    Family(
+        "xgboost",
+        "XGBoost",
+        "boosted_family",
+        _booster(max_depth=SearchRange(2, 10, default=6), colsample_bytree=_SHARE),
+        libraries=("xgboost",),
+        extra="boosting",
+        # The small build for machines without a GPU has a name of its own.
+        packages=("xgboost", "xgboost-cpu"),
+        work="n_estimators",
+    ),
+    Family(
+        "deep",
+        "deep net",
+        "deep_family",
+        _net(),
+        libraries=("torch", "safetensors"),
+        extra="torch",
+        packages=("torch", "safetensors"),
+        only_if_named=True,
+        work="epochs",
+    ),
+    Family(
+        "tabm",
+        "TabM",
+        "deep_family",
+        _net(
+            width=SearchRange(32, 128, default=64, log=True),
+            dropout=SearchRange(0.0, 0.5, default=0.1),
+        ),
+        libraries=("torch", "safetensors", "tabm"),
+        extra="tabm",
+        packages=("torch", "safetensors", "tabm"),
+        only_if_named=True,
+        work="epochs",
+    ),
+    Family(
+        "tabnet",
+        "TabNet",
+        "deep_family",
+        _net(
+            learning_rate=SearchRange(3e-3, 5e-2, default=2e-2, log=True),
+            width=SearchRange(4, 32, default=8, log=True),
+            steps=SearchRange(2, 5, default=3),
+        ),
+        libraries=("torch", "safetensors"),
+        extra="torch",
+        packages=("torch", "safetensors"),
+        only_if_named=True,
+        work="epochs",
+    ),
+)
+FAMILIES: dict[str, Family] = {family.name: family for family in _FAMILIES}
+
+
+def installed_families() -> tuple[str, ...]:
+    """The families whose libraries are installed; `linear` needs none."""
+    return tuple(name for name in FAMILIES if not _missing(name))
+
+
+def require_family(name: str) -> None:
+    """Raise an ImportError that names the extra if a library of the family is not installed."""
+    missing = _missing(name)
+    if missing:
+        needed = "PyTorch" if "torch" in missing else f"the package {missing[0]}"
+        extra = FAMILIES[name].extra
+        raise ImportError(f"the family {name} needs {needed}: pip install 'raresight[{extra}]'")
+
+
+def packages_of(families: Iterable[str]) -> list[str]:
+    """The packages whose versions the models of these families depend on."""
+    return list(dict.fromkeys(package for name in families for package in FAMILIES[name].packages))
+
+
+def _missing(name: str) -> list[str]:
+    return [library for library in FAMILIES[name].libraries if importlib.util.find_spec(library) is None]
+
+
+# ---- what a search chooses between -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A family, a loss as text, and the parameters that differ from the family's defaults.
+
+    Args:
+        family: `"linear"`, `"lightgbm"`, `"xgboost"`, or of nets `"deep"`, `"tabm"`, `"tabnet"`.
+        loss: Text that `raresight.losses.parse` reads, such as `"tbl(alpha=0.8,C=0.5)"`.
+        parameters: Pairs of name and number; they are kept sorted by name. Linear models have `l2`. Boosted
+            ones have `learning_rate`, `n_estimators`, the size of a tree (`num_leaves` for LightGBM,
+            `max_depth` for XGBoost), the share of columns a tree may use (`feature_fraction`,
+            `colsample_bytree`), and `leaf_weight`, a factor on the least Hessian of a leaf and on its l2,
+            whose defaults follow the loss (`raresight.boosting.defaults`), so that it means the same for
+            every loss. Nets (`raresight.deep`) have `learning_rate`, `epochs`, the `width` of a layer and
+            `weight_decay`; `deep` is a plain net of two hidden layers, `tabm` has `dropout` besides and
+            `tabnet` the number of its `steps`.
+
+    >>> candidate = Candidate("lightgbm", "tbl(alpha=0.8,C=0.5)", (("num_leaves", 15), ("leaf_weight", 2.0)))
+    >>> candidate.text
+    'lightgbm, tbl(alpha=0.8,C=0.5), leaf_weight=2.0, num_leaves=15'
+    >>> candidate.settings()["n_estimators"]
+    100
+    """
+
+    family: str
+    loss: str
+    parameters: tuple[tuple[str, Number], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise ValueError(f"unknown family {self.family!r}; known are {', '.join(FAMILIES)}")
+        if not isinstance(self.loss, str):
+            raise TypeError(f"a candidate's loss is a text such as 'tbl(alpha=0.8,C=0.5)', got {self.loss!r}")
+        defaults = FAMILIES[self.family].defaults
+        pairs = sorted((str(name), value) for name, value in self.parameters)
+        for (name, _), (following, _) in itertools.pairwise(pairs):
+            if name == following:
+                raise ValueError(f"the parameter {name} is given twice")
+        read = tuple((name, _read_number(self.family, defaults, name, value)) for name, value in pairs)
+        object.__setattr__(self, "parameters", read)
+
+    @property
+    def text(self) -> str:
+        """One line that tells candidates apart."""
+        return ", ".join([self.family, self.loss, *(f"{name}={value!r}" for name, value in self.parameters)])
+
+    def describe(self) -> str:
+        """The same for people: `LightGBM, tbl(alpha=0.8,C=0.5), num leaves 15`."""
+        shown = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in self.parameters)
+        return ", ".join([FAMILIES[self.family].title, self.loss, *shown])
+
+    def settings(self) -> dict[str, Number]:
+        """Every parameter of the family, the defaults included."""
+        return FAMILIES[self.family].defaults | dict(self.parameters)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"family": self.family, "loss": self.loss, "parameters": dict(self.parameters)}
+
+    @classmethod
+    def from_dict(cls, described: Mapping[str, Any]) -> Candidate:
+        """Read what `to_dict` wrote."""
+        try:
+            family, loss, parameters = (described[key] for key in ("family", "loss", "parameters"))
+            pairs = tuple(parameters.items())
+        except (KeyError, TypeError, AttributeError):
+            raise ValueError(
+                f"a candidate is described by family, loss and parameters, got {described!r}"
+            ) from None
+        return cls(family, loss, pairs)
+
+
+def _read_number(family: str, defaults: Mapping[str, Number], name: str, value: Any) -> Number:
+    if name not in defaults:
+        raise ValueError(f"{family} has no parameter {name!r} here; it has {', '.join(defaults)}")
+    whole = isinstance(defaults[name], int)
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+    if not whole:
+        return number
+    if number != int(number):
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
+    return int(number)
+
+
+# ---- a fitted candidate ------------------------------------------------------------------
+
+
+class FittedPart(Protocol):
+    """What a family adds to a fitted candidate: its native model."""
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the coded matrix."""
+
+    def scores(self, X: NDArray[Any], threads: int | None) -> NDArray[Any]:
+        """Raw scores z, one for each row; the score of a row does not depend on the rows around it."""
+
+    def importance(self) -> Floats:
+        """The share of each column; they sum to one, or are zeros for a constant model."""
+
+    def save(self, folder: Path) -> tuple[str, ...]:
+        """Write native files into a folder and return their names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +334,12 @@ class Fitted:
     Attributes:
         candidate: What was fitted.
         loss: Its loss.
-        part: The native half: a `LinearPart`, a `BoostedPart` or a `DeepPart`.
+        part: The native model.
         start_score: The loss-optimal constant score of the training rows.
-        calibrator: Slope and level of the link's log-odds; the identity for nets as they were fitted, whose
-            scores have the constant on them.
+        calibrator: Slope and level that follow the link. The identity for a member of a
+            `raresight.model.Model`, which has one calibrator for all its members.
         warnings: What the fit had to say, such as that it did not converge.
-        threads: For predictions; None takes all cores.
+        threads: For predictions. Default: all cores.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(4000, 2))
@@ -66,9 +351,9 @@ class Fitted:
 
     candidate: Candidate
     loss: Loss
-    part: LinearPart | BoostedPart | DeepPart
+    part: FittedPart
     start_score: float
-    calibrator: Calibrator
+    calibrator: Calibrator = field(default_factory=Calibrator)
     warnings: tuple[str, ...] = ()
     threads: int | None = None
 
@@ -81,17 +366,16 @@ class Fitted:
         """Raw scores z of rows of the coded matrix."""
         return self.part.scores(X, self.threads)
 
+    def link(self, scores: NDArray[Any]) -> Floats:
+        """The log-odds that the loss's link makes of raw scores, before calibration."""
+        return np.asarray(self.loss.log_odds(scores.astype(np.float64)))
+
     def log_odds(self, X: NDArray[Any]) -> Floats:
         """Calibrated log-odds of the positive class."""
-        return self.log_odds_of(self.scores(X))
-
-    def log_odds_of(self, scores: NDArray[Any]) -> Floats:
-        """Calibrated log-odds of raw scores that are known already."""
-
-        def link(rows: slice) -> Floats:
-            return self.calibrator.log_odds(self.loss.log_odds(scores[rows].astype(np.float64)))
-
-        return by_blocks(link, len(scores), self.threads)
+        scores = self.scores(X)
+        return by_blocks(
+            lambda rows: self.calibrator.log_odds(self.link(scores[rows])), len(scores), self.threads
+        )
 
     def calibrated(self, calibrator: Calibrator) -> Fitted:
         """The same with other log-odds, a straight line of these.
@@ -119,39 +403,82 @@ class Fitted:
         return self.part.importance()
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the native files into a folder; the description for `load` says their names."""
-        text = str(self.loss)
-        line = f"{self.calibrator.slope!r} lambda(z) + {self.calibrator.levels[0]!r}"
-        files = self.part.save(folder)
+        """Write the native files into a folder; the description for `load` says their names.
+
+        The calibrator is not written: it belongs to the model.
+        """
         return {
             "candidate": self.candidate.to_dict(),
-            "loss": text,
-            "link": f"log-odds = {line}, lambda the inverse link of {text}",
+            "loss": str(self.loss),
             "start_score": self.start_score,
-            "calibrator": self.calibrator.to_dict(),
             "n_columns": self.n_columns,
             "warnings": list(self.warnings),
-            "files": list(files),
+            "files": list(self.part.save(folder)),
         }
 
     @classmethod
     def load(cls, folder: Path, description: Mapping[str, Any]) -> Fitted:
-        """Read what `save` wrote; predictions then take all cores."""
+        """Read what `save` wrote; predictions then take all cores.
+
+        Raises:
+            ValueError: The description lacks an entry, or does not fit the native files.
+            ImportError: A library of the family is not installed.
+        """
         try:
             candidate = Candidate.from_dict(description["candidate"])
             start_score = float(description["start_score"])
-            calibrator = Calibrator.from_dict(description["calibrator"])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NonConvexLossWarning)  # said when it was fitted
                 loss = parse(description["loss"])
             texts = tuple(str(text) for text in description["warnings"])
             n_columns = description["n_columns"]
         except (KeyError, TypeError) as error:
-            raise ValueError(f"the description of the model lacks or garbles an entry: {error}") from None
-        part = _load_part(folder, candidate.family)
+            raise ValueError(f"the description of the model lacks or garbles an entry: {error!r}") from None
+        require_family(candidate.family)
+        part = _module_of(candidate.family).load(folder, candidate.family)
         if part.n_columns != n_columns:
             raise ValueError(f"the native model has {part.n_columns} columns, its description {n_columns}")
-        return cls(candidate, loss, part, start_score, calibrator, texts)
+        return cls(candidate, loss, part, start_score, warnings=texts)
+
+
+# ---- fitting -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """Checked rows to fit to.
+
+    Attributes:
+        X: The coded matrix of `Schema.matrix`: NaN is missing, categories are codes from 0 on.
+        y: Labels 0 and 1.
+        categorical: Positions of the columns that hold codes.
+        n_categories: How many codes each of them has.
+        weights: Weights of the rows, or None.
+        shares: The weighted shares of negatives and positives.
+    """
+
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    categorical: Sequence[int]
+    n_categories: Sequence[int]
+    weights: Floats | None
+    shares: Floats
+
+    def start_score(self, loss: Loss) -> float:
+        """The loss-optimal constant score."""
+        return start_of(loss, self.shares).scores[0]
+
+
+class FamilyModule(Protocol):
+    """What the module of a family holds."""
+
+    fit: Callable[[Sequence[Candidate], TrainingRows, int, int | None], list[Fitted]]
+    load: Callable[[Path, str], FittedPart]
+
+
+def _module_of(family: str) -> FamilyModule:
+    # Imported when it is needed: nets take seconds, and the table of families is read without fitting.
+    return cast(FamilyModule, importlib.import_module(f".{FAMILIES[family].module}", __package__))
 
 
 def fit_candidates(
@@ -179,7 +506,7 @@ def fit_candidates(
         threads: For boosters, nets and predictions; None takes all cores. Linear fits follow OMP_NUM_THREADS.
 
     Returns:
-        One `Fitted` a candidate, in their order. Warnings of the fits are in them and not raised.
+        One `Fitted` for each candidate, in their order. Warnings of the fits are in them and not raised.
 
     >>> rng = np.random.default_rng(0)
     >>> X = np.column_stack([rng.normal(size=2000), rng.integers(0, 3, 2000)])
@@ -195,91 +522,14 @@ def fit_candidates(
         raise ValueError(f"candidates of one family are fitted together, got {' and '.join(families)}")
     codes, row_weights = _read(X, y, weights)
     shares = shares_of(codes, row_weights, np.arange(2))
-    if families == ["linear"]:
-        return _fit_all_linear(candidates, X, codes, categorical, n_categories, row_weights, shares, threads)
-    if families[0] in NETS:
-        return [
-            _fit_one_deep(candidate, X, codes, categorical, row_weights, shares, seed, threads)
-            for candidate in candidates
-        ]
-    return [
-        _fit_one_booster(candidate, X, codes, categorical, row_weights, shares, seed, threads)
-        for candidate in candidates
-    ]
-
-
-def _fit_one_booster(
-    candidate: Candidate,
-    X: NDArray[Any],
-    codes: NDArray[np.int64],
-    categorical: Sequence[int],
-    weights: Floats | None,
-    shares: Floats,
-    seed: int,
-    threads: int | None,
-) -> Fitted:
-    with _kept_warnings() as kept:
-        loss = loss_for_classes(candidate.loss, np.bincount(codes, minlength=2))
-        part = fit_booster(candidate, loss, X, codes, categorical, shares, weights, seed, threads)
-    start, texts = start_of(loss, shares).scores[0], tuple(dict.fromkeys(kept))
-    return Fitted(candidate, loss, part, start, part.classifier.calibrator_, texts, threads)
-
-
-def _fit_one_deep(
-    candidate: Candidate,
-    X: NDArray[Any],
-    codes: NDArray[np.int64],
-    categorical: Sequence[int],
-    weights: Floats | None,
-    shares: Floats,
-    seed: int,
-    threads: int | None,
-) -> Fitted:
-    from ..deep.fitting import DivergedWarning
-
-    with _kept_warnings(DivergedWarning) as kept:
-        part = fit_deep(candidate, X, codes, categorical, weights, seed, threads)
-    loss = part.classifier.loss_
-    start = start_of(loss, shares).scores[0]
-    # The scores are at their level already: the constant is on them, not on the log-odds.
-    return Fitted(candidate, loss, part, start, Calibrator(), tuple(dict.fromkeys(kept)), threads)
-
-
-def _fit_all_linear(
-    candidates: Sequence[Candidate],
-    X: NDArray[Any],
-    codes: NDArray[np.int64],
-    categorical: Sequence[int],
-    n_categories: Sequence[int],
-    weights: Floats | None,
-    shares: Floats,
-    threads: int | None,
-) -> list[Fitted]:
-    pairs = [(candidate.loss, candidate.settings()["l2"]) for candidate in candidates]
-    with _kept_warnings() as kept:
-        parts = fit_linear(pairs, X, codes, categorical, n_categories, weights)
-    result = []
-    for candidate, (_, l2), (part, loss) in zip(candidates, pairs, parts):
-        # The solver names the setting that it warns of.
-        own = [text for text in kept if text.startswith((f"{loss}, l2={l2:g}:", f"{loss} is not convex"))]
-        with _kept_warnings() as levels:
-            calibrator = level_calibrator(loss.log_posterior(part.scores(X, threads)), shares, weights)
-        start = start_of(loss, shares).scores[0]
-        texts = tuple(dict.fromkeys([*own, *levels]))
-        result.append(Fitted(candidate, loss, part, start, calibrator, texts, threads))
-    return result
-
-
-def _load_part(folder: Path, family: str) -> LinearPart | BoostedPart | DeepPart:
-    if family == "linear":
-        return LinearPart.load(folder)
-    return DeepPart.load(folder) if family in NETS else BoostedPart.load(folder, family)
+    rows = TrainingRows(X, codes, categorical, n_categories, row_weights, shares)
+    return _module_of(families[0]).fit(candidates, rows, seed, threads)
 
 
 def _read(X: NDArray[Any], y: Any, weights: Any) -> tuple[NDArray[np.int64], Floats | None]:
     labels = np.asarray(y)
     if labels.shape != (len(X),):
-        raise ValueError(f"y must hold {len(X)} labels, one a row, but has the shape {labels.shape}")
+        raise ValueError(f"y must hold {len(X)} labels, one for each row, but has the shape {labels.shape}")
     if not np.isin(labels, (0, 1)).all():
         raise ValueError("y must hold 0 and 1 only")
     codes = labels.astype(np.int64)
@@ -294,9 +544,13 @@ def _read(X: NDArray[Any], y: Any, weights: Any) -> tuple[NDArray[np.int64], Flo
 
 
 @contextmanager
-def _kept_warnings(*further: type[Warning]) -> Iterator[list[str]]:
-    """Collect what our own fits warn of; any other warning goes its way."""
-    ours = (*_KEPT, *further)
+def kept_warnings(*own: type[Warning]) -> Iterator[list[str]]:
+    """Collect what a fit warns of, for `Fitted.warnings`; any other warning goes its way.
+
+    They are said of the candidate, not raised for whoever fits hundreds of them. `own` are those of the
+    family, beside the ones that every family has.
+    """
+    ours = (NonConvexLossWarning, ConvergenceWarning, *own)
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         for category in ours:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,8 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
+from ..common.atomic_files import replacing
 from ..tables.reader import open_batches
-from .folder import Model
+from .model import Model
+from .policies import DEFAULT_POLICY
 
 __all__ = ["SCORE_COLUMNS", "Scored", "ScoringProgress", "score_file"]
 
@@ -63,6 +64,7 @@ def score_file(
     out: str | Path,
     *,
     keep: Sequence[str] = (),
+    policy: str = DEFAULT_POLICY,
     listener: Callable[[ScoringProgress], None] | None = None,
     batch_rows: int = 65_536,
 ) -> Scored:
@@ -75,6 +77,7 @@ def score_file(
             It appears whole or not at all, and replaces a file of that name.
         keep: Columns of the source to write before the three, such as an identifier; from CSV they are
             kept as the text that stands there.
+        policy: The name of the policy whose threshold decides about alerts.
         listener: Called after every batch.
         batch_rows: Rows at a time.
 
@@ -93,15 +96,16 @@ def score_file(
     taken = [name for name in kept if name in SCORE_COLUMNS]
     if taken:
         raise ValueError(f"the column {taken[0]!r} cannot be kept: scores are written under that name")
+    threshold = model.policy(policy).threshold
     used = [column.name for column in model.schema.columns]
     columns = list(dict.fromkeys([*used, *kept]))
     batches = open_batches(source, columns=columns, rows=batch_rows)
     rows = alerts = 0
     unknown: Counter[str] = Counter()
     infinite: Counter[str] = Counter()
-    with _unfinished(target) as path, _Writer(path, target.suffix.lower()) as writer:
+    with replacing(target) as path, _Writer(path, target.suffix.lower()) as writer:
         for batch in batches:
-            scores, raised = _scored_batch(model, batch, kept, rows)
+            scores, raised = _scored_batch(model, batch, kept, rows, threshold)
             writer.write(scores)
             unknown.update(model.schema.unknown_counts(batch))
             infinite.update(model.schema.infinite_counts(batch))
@@ -114,12 +118,14 @@ def score_file(
     return Scored(target, rows, alerts, dict(+unknown), dict(+infinite))
 
 
-def _scored_batch(model: Model, batch: Any, kept: Sequence[str], first_row: int) -> tuple[Any, int]:
+def _scored_batch(
+    model: Model, batch: Any, kept: Sequence[str], first_row: int, threshold: float
+) -> tuple[Any, int]:
     """The rows to write, and how many of them raise an alert."""
     import pyarrow
 
     log_odds = model.log_odds_of_rows(batch, first_row)
-    alert = log_odds >= model.threshold
+    alert = log_odds >= threshold
     arrays = [
         *(batch.column(name) for name in kept),
         pyarrow.array(log_odds, pyarrow.float64()),
@@ -170,17 +176,6 @@ def _native_writer(path: Path, suffix: str, schema: Any) -> Any:
     from pyarrow import ipc
 
     return ipc.new_file(path, schema)
-
-
-@contextmanager
-def _unfinished(target: Path) -> Iterator[Path]:
-    """A name beside the target that becomes it at the end; whatever goes wrong, nothing is left behind."""
-    path = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
-    try:
-        yield path
-        path.replace(target)
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _check_target(target: Path, source: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from ...model.candidate import DEFAULTS
+from ...model.families import FAMILIES
 from ..fit_content import FitContent
 from ..fit_parts import Answer
 from . import wording as w
@@ -59,9 +59,8 @@ catches <strong>{w.percent(a.recall.estimate)}</strong> of the positives.</h2>
 
 def _parameter_words(answer: Answer) -> str:
     """Every parameter of the family: those that the search chose, then its defaults."""
-    usual = {
-        key: value for key, value in DEFAULTS.get(answer.family, {}).items() if key not in answer.parameters
-    }
+    defaults = FAMILIES[answer.family].defaults if answer.family in FAMILIES else {}
+    usual = {key: value for key, value in defaults.items() if key not in answer.parameters}
     chosen, rest = w.parameters(answer.parameters), w.parameters(usual)
     return "; ".join(part for part in (chosen, f"by default {rest}" if rest else "") if part)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from ...model.candidate import TITLES
+from ...model.families import FAMILIES
 
 __all__ = [
     "count",
@@ -60,8 +60,10 @@ def family_name(family: str) -> str:
     >>> family_name("deep")
     'Deep net'
     """
-    title = TITLES.get(family, family)
-    return name(title[:1].upper() + title[1:] if family in TITLES else title)
+    if family not in FAMILIES:
+        return name(family)
+    title = FAMILIES[family].title
+    return name(title[:1].upper() + title[1:])
 
 
 def significant(value: float, digits: int) -> str:

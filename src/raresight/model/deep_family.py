@@ -1,4 +1,4 @@
-"""A deep net on coded matrices.
+"""Nets on coded matrices: a plain one, TabM and TabNet.
 
 `raresight.deep` needs PyTorch and is imported when a net is fitted or read.
 """
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .candidate import NETS, Candidate
+from .families import Candidate, Fitted, TrainingRows, kept_warnings
 
 if TYPE_CHECKING:
     from ..deep import DeepClassifier
 
-__all__ = ["DeepPart", "fit_deep"]
+__all__ = ["DeepPart", "fit", "load"]
 
-Floats = NDArray[np.float64]
-
+# Which net of `raresight.deep` each family is.
+_NETS = {"deep": "mlp", "tabm": "tabm", "tabnet": "tabnet"}
 # Settings of a candidate that are sizes of its net.
 _SIZES = ("width", "steps", "dropout")
 
@@ -47,7 +47,7 @@ class DeepPart:
         with torch_threads(threads):
             return np.asarray(self.classifier.decision_function(X))
 
-    def importance(self) -> Floats:
+    def importance(self) -> NDArray[np.float64]:
         """The share of each column in the slopes of the score."""
         return self.classifier.feature_importances_
 
@@ -58,45 +58,53 @@ class DeepPart:
         self.classifier.save(folder)
         return files_of(folder)
 
-    @staticmethod
-    def load(folder: Path) -> DeepPart:
-        from ..deep import DeepClassifier
 
-        return DeepPart(DeepClassifier.load(folder))
-
-
-def fit_deep(
-    candidate: Candidate,
-    X: NDArray[Any],
-    y: NDArray[Any],
-    categorical: Sequence[int],
-    weights: Floats | None,
-    seed: int,
-    threads: int | None,
-) -> DeepPart:
-    """Train one candidate: a net of its family, for as many epochs as it says.
+def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads: int | None) -> list[Fitted]:
+    """Train the net of each candidate, for as many epochs as it says.
 
     Nothing is held out to stop early: the epochs are chosen in cross-validation like all parameters, and the
     few positives there are all train the net.
     """
+    return [_fit_one(candidate, rows, seed, threads) for candidate in candidates]
+
+
+def load(folder: Path, family: str) -> DeepPart:
+    """Read what `DeepPart.save` wrote; the files name the net."""
     from ..deep import DeepClassifier
+
+    return DeepPart(DeepClassifier.load(folder))
+
+
+def _fit_one(candidate: Candidate, rows: TrainingRows, seed: int, threads: int | None) -> Fitted:
+    from ..deep import DeepClassifier
+    from ..deep.fitting import DivergedWarning
 
     settings = candidate.settings()
     sizes: dict[str, Any] = {name: settings[name] for name in _SIZES if name in settings}
-    classifier = DeepClassifier(
-        candidate.loss,
-        net=NETS[candidate.family],
-        **sizes,
-        max_epochs=int(settings["epochs"]),
-        learning_rate=float(settings["learning_rate"]),
-        weight_decay=float(settings["weight_decay"]),
-        early_stopping=False,
-        categorical_features=list(categorical),
-        random_state=seed,
-        n_jobs=threads,
-        # Whoever searches tells how far the search is.
-        verbose=False,
-    ).fit(X, y, weights)
+    with kept_warnings(DivergedWarning) as kept:
+        classifier = DeepClassifier(
+            candidate.loss,
+            net=_NETS[candidate.family],
+            **sizes,
+            max_epochs=int(settings["epochs"]),
+            learning_rate=float(settings["learning_rate"]),
+            weight_decay=float(settings["weight_decay"]),
+            early_stopping=False,
+            categorical_features=list(rows.categorical),
+            random_state=seed,
+            n_jobs=threads,
+            # A search shows its own progress.
+            verbose=False,
+        ).fit(rows.X, rows.y, rows.weights)
     # The number of threads is a matter of the machine, not of the model: it is not to be saved.
     classifier.set_params(n_jobs=None)
-    return DeepPart(classifier)
+    loss = classifier.loss_
+    # No calibrator: the scores of nets have the constant that sets their level.
+    return Fitted(
+        candidate,
+        loss,
+        DeepPart(classifier),
+        rows.start_score(loss),
+        warnings=tuple(dict.fromkeys(kept)),
+        threads=threads,
+    )

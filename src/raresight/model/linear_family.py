@@ -1,9 +1,10 @@
-"""A matrix of coded columns as features for a linear model, learned without looking at the labels.
+"""Linear models on coded matrices: the features made of the columns, and the coefficients.
 
-A numeric column x becomes t = (x - median)/scale, where scale is the interquartile range over 1.349 (the
-deviation of a normal column), or the median distance of the values that differ from the median where that
-range is zero. A missing value becomes 0, which is the median, and has an indicator column where training had
-missing values. The linear models standardise features by themselves, so the scale alone changes nothing.
+Features are learned without looking at the labels. A numeric column x becomes t = (x - median)/scale, where
+scale is the interquartile range over 1.349 (the deviation of a normal column), or the median distance of the
+values that differ from the median where that range is zero. A missing value becomes 0, which is the median,
+and has an indicator column where training had missing values. The linear models standardise features by
+themselves, so the scale alone changes nothing.
 
 A column with a heavy tail, which reaches beyond 50 scales in training, becomes sign(t) log(1 + |t|) instead:
 otherwise a few rows of it set its standard deviation and rule its coefficient, and the bulk of the rows
@@ -18,17 +19,28 @@ rows would only memorise their labels.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["Levels", "LinearFeatures", "NumericColumn"]
+from ..common.calibration import level_calibrator
+from ..linear import NotConvergedWarning, PathFit, fit_pairs
+from ..linear.threads import by_blocks
+from .families import Candidate, Fitted, TrainingRows, kept_warnings
+
+__all__ = ["CategoryCodes", "LinearFeatures", "LinearPart", "NumericColumn", "fit", "load"]
 
 Floats = NDArray[np.float64]
+
+_FILE = "linear.json"
+_FORMAT = "raresight.linear"
 
 _HEAVY = 50.0
 _NORMAL_RANGE = 1.349  # quartiles of the normal distribution are so many deviations apart
@@ -49,7 +61,7 @@ class NumericColumn:
 
 
 @dataclass(frozen=True)
-class Levels:
+class CategoryCodes:
     """The codes of a categorical column that have a feature of their own."""
 
     column: int
@@ -72,7 +84,7 @@ class LinearFeatures:
 
     n_columns: int
     numeric: tuple[NumericColumn, ...]
-    levels: tuple[Levels, ...]
+    levels: tuple[CategoryCodes, ...]
 
     @staticmethod
     def learn(X: NDArray[Any], categorical: Sequence[int], n_categories: Sequence[int]) -> LinearFeatures:
@@ -185,7 +197,7 @@ class LinearFeatures:
             for entry in described["numeric"]
         )
         levels = tuple(
-            Levels(int(entry["column"]), tuple(int(code) for code in entry["codes"]))
+            CategoryCodes(int(entry["column"]), tuple(int(code) for code in entry["codes"]))
             for entry in described["levels"]
         )
         features = cls(int(described["n_columns"]), numeric, levels)
@@ -255,14 +267,14 @@ def _learn_numeric(values: NDArray[Any], column: int) -> NumericColumn:
     return NumericColumn(column, centre, float(scale), heavy, some_missing)
 
 
-def _learn_levels(values: NDArray[Any], column: int, n_categories: int) -> Levels:
+def _learn_levels(values: NDArray[Any], column: int, n_categories: int) -> CategoryCodes:
     codes = values[~np.isnan(values)].astype(np.intp)
     if codes.size and not 0 <= codes.min() <= codes.max() < n_categories:
         raise ValueError(
             f"column {column} has {n_categories} categories, but codes from {codes.min()} to {codes.max()}"
         )
     counts = np.bincount(codes, minlength=n_categories)
-    return Levels(column, tuple(int(code) for code in np.flatnonzero(counts >= _LEAST_ROWS)))
+    return CategoryCodes(column, tuple(int(code) for code in np.flatnonzero(counts >= _LEAST_ROWS)))
 
 
 def _level_places(values: NDArray[Any], codes: tuple[int, ...]) -> NDArray[np.intp]:
@@ -279,3 +291,114 @@ def _level_places(values: NDArray[Any], codes: tuple[int, ...]) -> NDArray[np.in
 def _blocks(n_rows: int, width: int) -> list[slice]:
     size = max(_BLOCK_NUMBERS // max(width, 1), 64)
     return [slice(begin, min(begin + size, n_rows)) for begin in range(0, n_rows, size)]
+
+
+# ---- the model ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPart:
+    """Coefficients of `LinearFeatures`; `pull` is |coefficient| times the feature's training deviation."""
+
+    features: LinearFeatures
+    coef: Floats
+    intercept: float
+    pull: Floats
+
+    @property
+    def n_columns(self) -> int:
+        return self.features.n_columns
+
+    def scores(self, X: NDArray[Any], threads: int | None) -> Floats:
+        """Raw scores z."""
+        return by_blocks(
+            lambda rows: self.features.scores(X[rows], self.coef, self.intercept), len(X), threads
+        )
+
+    def importance(self) -> Floats:
+        """The share of each column: what its features, indicators and categories pull together."""
+        gathered = np.bincount(
+            np.asarray(self.features.origins, dtype=np.intp), self.pull, minlength=self.n_columns
+        ).astype(np.float64)
+        total = gathered.sum()
+        return np.asarray(gathered / total) if total > 0 else gathered
+
+    def save(self, folder: Path) -> tuple[str, ...]:
+        """Write `linear.json`; numbers are written with all their digits."""
+        described = {
+            "format": _FORMAT,
+            "features": self.features.to_dict(),
+            "names": list(self.features.names),
+            "coefficients": self.coef.tolist(),
+            "intercept": self.intercept,
+            "pull": self.pull.tolist(),
+        }
+        (folder / _FILE).write_text(json.dumps(described, indent=1, allow_nan=False))
+        return (_FILE,)
+
+
+def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads: int | None) -> list[Fitted]:
+    """Fit all candidates in one pass over the rows; nothing is random."""
+    pairs = [(candidate.loss, float(candidate.settings()["l2"])) for candidate in candidates]
+    with kept_warnings(NotConvergedWarning) as kept:
+        features = LinearFeatures.learn(rows.X, rows.categorical, rows.n_categories)
+        table = features.apply(rows.X)
+        if not features.n_features:
+            # Only categories too rare to have a column: a constant one stands in, whose coefficient is 0.
+            table = np.zeros((len(rows.X), 1))
+        fits = fit_pairs(table, rows.y, pairs, sample_weight=rows.weights)
+    deviation = _deviations(table, rows.weights)
+    result = []
+    for candidate, (_, l2), path in zip(candidates, pairs, fits):
+        loss, part = path.loss, _part(features, path, deviation)
+        # The solver names the setting that it warns of.
+        own = [text for text in kept if text.startswith((f"{loss}, l2={l2:g}:", f"{loss} is not convex"))]
+        with kept_warnings() as levels:
+            # By the scores as they will be given, in float64: those of the fit may differ in the last digits.
+            scores = part.scores(rows.X, threads)
+            calibrator = level_calibrator(loss.log_posterior(scores), rows.shares, rows.weights)
+        texts = tuple(dict.fromkeys([*own, *levels]))
+        result.append(Fitted(candidate, loss, part, rows.start_score(loss), calibrator, texts, threads))
+    return result
+
+
+def load(folder: Path, family: str) -> LinearPart:
+    """Read what `LinearPart.save` wrote."""
+    path = folder / _FILE
+    try:
+        described = json.loads(path.read_text())
+        if described["format"] != _FORMAT:
+            raise ValueError(f"its format is {described['format']!r}")
+        features = LinearFeatures.from_dict(described["features"])
+        coef = np.array(described["coefficients"], dtype=np.float64)
+        pull = np.array(described["pull"], dtype=np.float64)
+        intercept = float(described["intercept"])
+        if coef.shape != (features.n_features,) or pull.shape != coef.shape:
+            raise ValueError(f"{len(coef)} coefficients for {features.n_features} features")
+        if not (np.isfinite(coef).all() and np.isfinite(pull).all() and math.isfinite(intercept)):
+            raise ValueError("some coefficients are not finite")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is not a linear model of raresight: {error}") from None
+    return LinearPart(features, coef, intercept, pull)
+
+
+def _part(features: LinearFeatures, fit: PathFit, deviation: Floats) -> LinearPart:
+    coef = fit.coef[0][: features.n_features]
+    pull = np.abs(coef) * deviation[: features.n_features]
+    return LinearPart(features, coef, float(fit.intercept[0]), pull)
+
+
+def _deviations(table: Any, weights: Floats | None) -> Floats:
+    """Weighted standard deviations of the features, a column at a time."""
+    weight = np.full(table.shape[0], 1.0) if weights is None else weights
+    total = float(weight.sum())
+    if hasattr(table, "tocsc"):
+        first = np.asarray(table.T @ weight).ravel() / total
+        second = np.asarray(table.multiply(table).T @ weight).ravel() / total
+        return np.sqrt(np.maximum(second - first**2, 0.0))
+    result = np.empty(table.shape[1])
+    for j in range(table.shape[1]):
+        column = table[:, j].astype(np.float64)
+        column -= weight @ column / total
+        result[j] = math.sqrt(float(weight @ column**2) / total)
+    return result

@@ -15,7 +15,7 @@ from scipy.special import expit
 from model.model_tables import coded_table
 from raresight.linear import LinearClassifier
 from raresight.metrics import partial_auc, roc_auc
-from raresight.model.linear_features import Levels, LinearFeatures, NumericColumn
+from raresight.model.linear_family import CategoryCodes, LinearFeatures, NumericColumn
 
 NUMBERS = st.floats(allow_infinity=False, width=64)
 
@@ -90,7 +90,7 @@ def test_folding_helps_where_tails_are_heavy_and_leaves_others_alone(loss):
 def test_rare_unknown_and_missing_categories_have_no_column():
     codes = np.repeat([0.0, 1.0, 2.0, np.nan], [100, 19, 20, 5])[:, None]
     features = LinearFeatures.learn(codes, [0], [5])
-    assert features.levels == (Levels(0, (0, 2)),)
+    assert features.levels == (CategoryCodes(0, (0, 2)),)
     new = np.array([[0.0], [1.0], [2.0], [3.0], [4.0], [np.nan]])
     assert dense(features.apply(new)).tolist() == [[1, 0], [0, 0], [0, 1], [0, 0], [0, 0], [0, 0]]
 
@@ -114,8 +114,7 @@ def test_many_categories_are_sparse_and_the_same_as_dense():
 
 
 def test_only_rare_categories_leave_a_constant_model():
-    from raresight.model.candidate import Candidate
-    from raresight.model.families import fit_candidates
+    from raresight.model.families import Candidate, fit_candidates
 
     codes = np.arange(100.0)[:, None]
     y = np.arange(100) < 10

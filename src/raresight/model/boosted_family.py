@@ -1,0 +1,117 @@
+"""Boosters of LightGBM and XGBoost on coded matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..boosting import LightGBMClassifier, NoSplitWarning, XGBoostClassifier
+from ..boosting.classifier import BoostedClassifier
+from ..boosting.defaults import limits_of
+from ..losses import Loss
+from ..losses.for_classes import loss_for_classes
+from ..losses.start import start_of
+from .families import Candidate, Fitted, TrainingRows, kept_warnings
+
+__all__ = ["BoostedPart", "fit", "load"]
+
+_FILES = {"lightgbm": "lightgbm.txt", "xgboost": "xgboost.ubj"}
+_CLASSIFIERS: dict[str, type[BoostedClassifier]] = {
+    "lightgbm": LightGBMClassifier,
+    "xgboost": XGBoostClassifier,
+}
+# LightGBM adds this much l2, in positive rows of cross entropy, where it splits by many categories.
+_CATEGORY_L2 = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedPart:
+    """A fitted classifier of one of the libraries."""
+
+    family: str
+    classifier: BoostedClassifier
+
+    @property
+    def n_columns(self) -> int:
+        return int(self.classifier.n_features_in_)
+
+    def scores(self, X: NDArray[Any], threads: int | None) -> NDArray[Any]:
+        """Raw scores z, the start included, by the library's fastest call for rows in memory."""
+        if X.ndim != 2 or X.shape[1] != self.n_columns:
+            raise ValueError(f"the model has {self.n_columns} columns, X has the shape {X.shape}")
+        if not len(X):
+            return np.empty(0)
+        booster = self.classifier.booster_
+        if self.family == "lightgbm":
+            options = {} if threads is None else {"num_threads": threads}
+            return np.asarray(booster.predict(X, raw_score=True, **options))
+        booster.set_param({"nthread": threads or 0})
+        return np.asarray(booster.inplace_predict(X, predict_type="margin", validate_features=False))
+
+    def importance(self) -> NDArray[np.float64]:
+        """The share of each column in the gain of all splits."""
+        return np.asarray(self.classifier.feature_importances_)
+
+    def save(self, folder: Path) -> tuple[str, ...]:
+        """Write the library's own file and the side-file of `raresight.boosting`."""
+        name = _FILES[self.family]
+        self.classifier.save(folder / name)
+        return name, f"{name}.raresight.json"
+
+
+def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads: int | None) -> list[Fitted]:
+    """Train each candidate."""
+    return [_fit_one(candidate, rows, seed, threads) for candidate in candidates]
+
+
+def load(folder: Path, family: str) -> BoostedPart:
+    """Read what `BoostedPart.save` wrote."""
+    path = folder / _FILES[family]
+    classifier = _CLASSIFIERS[family].load(path)
+    booster = classifier.booster_
+    native = int(booster.num_feature() if family == "lightgbm" else booster.num_features())
+    if native != classifier.n_features_in_:
+        raise ValueError(
+            f"{path} has {native} columns, its side-file says {classifier.n_features_in_}: they do not "
+            "belong together"
+        )
+    return BoostedPart(family, classifier)
+
+
+def _fit_one(candidate: Candidate, rows: TrainingRows, seed: int, threads: int | None) -> Fitted:
+    with kept_warnings(NoSplitWarning) as kept:
+        loss = loss_for_classes(candidate.loss, np.bincount(rows.y, minlength=2))
+        native = _native_settings(candidate, loss, rows)
+        classifier = _CLASSIFIERS[candidate.family](
+            candidate.loss, random_state=seed, n_jobs=threads, **native
+        ).fit(rows.X, rows.y, rows.weights, categorical_feature=list(rows.categorical))
+    # The number of threads is a matter of the machine, not of the model: it is not to be saved.
+    classifier.set_params(n_jobs=None)
+    part = BoostedPart(candidate.family, classifier)
+    calibrator, texts = classifier.calibrator_, tuple(dict.fromkeys(kept))
+    return Fitted(candidate, loss, part, rows.start_score(loss), calibrator, texts, threads)
+
+
+def _native_settings(candidate: Candidate, loss: Loss, rows: TrainingRows) -> dict[str, Any]:
+    """Parameters in the library's words; limits of leaves are those of `raresight.boosting`, scaled."""
+    settings: dict[str, Any] = dict(candidate.settings())
+    limits = limits_of(loss, start_of(loss, rows.shares))
+    leaf_weight = settings.pop("leaf_weight")
+    child, l2 = leaf_weight * limits.min_child_weight, leaf_weight * limits.l2
+    if candidate.family == "lightgbm":
+        return settings | {
+            "min_sum_hessian_in_leaf": child,
+            "lambda_l2": l2,
+            # As for the l2 of leaves: in units of the loss's curvature.
+            "cat_l2": _CATEGORY_L2 * limits.l2 / 2,
+            # LightGBM would otherwise time two ways to sum on each run, and take the faster one.
+            "deterministic": True,
+            "force_col_wise": True,
+            "verbosity": -1,
+        }
+    return settings | {"min_child_weight": child, "reg_lambda": l2, "verbosity": 0}
