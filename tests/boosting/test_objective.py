@@ -56,6 +56,39 @@ def test_derivatives_of_class_logits(loss, library, factor):
     np.testing.assert_allclose(hessian, np.maximum(second, hessian.min()), rtol=5e-4, atol=5e-6)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("text", ["crossentropy", "tbl", "focal", "squared"])
+def test_parts_with_the_shares_of_all_rows_are_parts_of_the_whole(text, weighted):
+    """Workers on parts of the rows agree on the floor, even the one without a positive."""
+    loss = parse(text)
+    labels = np.sort(LABELS)  # all positives in the second half
+    weights = RNG.random(ROWS).astype(np.float32) + 0.5 if weighted else None
+    whole = Gradients(loss, labels, weights, n_classes=1)
+    scores = 4 * SCORES  # far enough for rows at the floor
+    expected = whole(scores)
+    totals = np.bincount(labels.astype(int), weights)
+    half = [slice(0, ROWS // 2), slice(ROWS // 2, ROWS)]
+    assert not labels[half[0]].any()
+    for rows in half:
+        own = None if weights is None else weights[rows]
+        part = Gradients(loss, labels[rows], own, n_classes=1, shares=totals / totals.sum())
+        assert part.floor == whole.floor
+        for ours, theirs in zip(part(scores[rows]), expected):
+            np.testing.assert_array_equal(ours, theirs[rows])
+    assert (expected[1] == whole.floor).any() or weighted
+
+
+def test_parts_of_class_logits_with_the_shares_of_all_rows():
+    totals = np.bincount(CLASSES)
+    whole = Gradients(TBL(), CLASSES, None, n_classes=4)
+    expected = whole(LOGITS)
+    order = np.argsort(CLASSES, kind="stable")
+    for rows in np.array_split(order, 2):
+        part = Gradients(TBL(), CLASSES[rows], None, n_classes=4, shares=totals / totals.sum())
+        for ours, theirs in zip(part(LOGITS[rows]), expected):
+            np.testing.assert_array_equal(ours, theirs[rows])
+
+
 def test_many_blocks_equal_one():
     rows = 3 * BLOCK + 17
     rng = np.random.default_rng(1)
