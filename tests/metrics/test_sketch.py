@@ -486,6 +486,83 @@ def test_only_positives_evicted():
     assert abs(sketch.roc_auc() - 39.5 / 50) <= sketch.auc_error
 
 
+# Weights
+
+
+def weighted_sample(seed, rows=3000):
+    rng = np.random.default_rng(seed)
+    y, s = sample(seed, rows=rows, kind="ties" if seed % 2 else "smooth")
+    return y, s, rng.integers(0, 9, rows)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_are_repetitions_within_the_guarantee(seed, order):
+    y, s, w = weighted_sample(seed)
+    rows = ORDERS[order](s, np.random.default_rng(seed))
+    y, s, w = y[rows], s[rows], w[rows]
+    repeated = RankSketch(200, 32).add(np.repeat(y, w), np.repeat(s, w))
+    weighted = RankSketch(200, 32)
+    for part in np.array_split(np.arange(len(s)), 5):
+        weighted.add(y[part], s[part], sample_weight=w[part])
+    assert (weighted.positives, weighted.negatives) == (repeated.positives, repeated.negatives)
+    assert weighted.exact_fpr > 0
+    for f in (weighted.exact_fpr, min(weighted.exact_fpr, repeated.exact_fpr) / 2):
+        assert weighted.recall_at_fpr(f) == ranking.recall_at_fpr(y, s, f, sample_weight=w)
+        assert weighted.threshold_at_fpr(f) == threshold.threshold_at_fpr(y, s, f, sample_weight=w)
+        exact = ranking.partial_auc(y, s, f, sample_weight=w)
+        assert weighted.partial_auc(f) == pytest.approx(exact, abs=1e-12)
+    between = weighted.auc_error + repeated.auc_error
+    assert abs(weighted.roc_auc() - repeated.roc_auc()) <= between + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_weight_is_off_by_more_than_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    s, w = np.round(rng.normal(size=5000), 2), rng.lognormal(sigma=2.0, size=5000) * 10.0 ** (6 * seed - 12)
+    resolution = int(rng.integers(2, 40))
+    parts = [ClassScores(int(rng.integers(1, 100)), resolution)]
+    parts.append(ClassScores(parts[0].capacity, resolution))
+    for number, rows in enumerate(np.array_split(np.arange(5000), 50)):
+        parts[number % 2].add(s[rows], w[rows])
+    parts[0].merge(parts[1])
+    scores, weights = parts[0].rows()
+    assert weights.sum() == pytest.approx(w.sum())
+    for value in np.unique(s):
+        error = abs(weights[scores >= value].sum() - w[s >= value].sum())
+        assert error <= parts[0].rank_error + 1e-9 * w.sum()
+        if value >= (parts[0].lowest_known() or -np.inf):
+            assert error <= 1e-9 * w.sum()
+
+
+def test_rows_with_and_without_weights_merge_and_survive_a_file():
+    y, s, w = weighted_sample(1)
+    half = np.arange(len(s)) < 1500
+    plain = RankSketch(100, 16).add(y[half], s[half])
+    weighted = RankSketch(100, 16).add(y[~half], s[~half], sample_weight=w[~half])
+    both = np.where(half, 1, w)
+    for order in ([plain, weighted], [weighted, plain]):
+        sketch = RankSketch.merged(order)
+        assert sketch.weighted
+        assert sketch.negatives == both[y == 0].sum()
+        assert abs(sketch.roc_auc() - ranking.roc_auc(y, s, sample_weight=both)) <= sketch.auc_error + 1e-12
+        same_answers(sketch, RankSketch.from_bytes(sketch.to_bytes()))
+    assert not plain.weighted
+
+
+def test_weights_are_checked_and_zero_counts_for_nothing():
+    sketch = RankSketch(10, 4).add([0, 1, 1], [0.1, 0.2, 0.3], sample_weight=[2.5, 0.0, 1.0])
+    assert (sketch.positives, sketch.negatives) == (1.0, 2.5)
+    for weights in ([1.0, -1.0, 1.0], [1.0, np.nan, 1.0], [1.0, 1.0]):
+        with pytest.raises(ValueError, match="sample_weight"):
+            sketch.add([0, 1, 1], [0.1, 0.2, 0.3], sample_weight=weights)
+    with pytest.raises(ValueError, match="infinity"):
+        sketch.add([0, 0], [0.1, 0.2], sample_weight=[1e308, 1e308])
+    assert (sketch.positives, sketch.negatives) == (1.0, 2.5)
+    with pytest.raises(ValueError, match="confidence counts rows"):
+        sketch.threshold_at_fpr(0.5, confidence=0.9)
+
+
 @pytest.mark.parametrize("bad", [0.0, -0.1, 1.5, np.nan])
 def test_rates_are_checked(bad):
     y, s = sample(1, rows=100)

@@ -7,6 +7,7 @@ not depend on the order of batches or of merges. What is pushed out goes to a `C
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -59,103 +60,163 @@ class GrowingArray:
         self._filled = len(kept)
 
 
+class _Level:
+    """Scores of about one weight: each weighs 2^height, or what `weights` says, less than twice that."""
+
+    def __init__(self) -> None:
+        self.scores = GrowingArray()
+        self.weights: GrowingArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def append(self, scores: Floats, weights: Floats | None, height: int) -> None:
+        if weights is not None and self.weights is None:
+            self.weights = GrowingArray()
+            self.weights.append(np.full(len(self), 2.0**height))
+        self.scores.append(scores)
+        if self.weights is not None:
+            self.weights.append(np.full(len(scores), 2.0**height) if weights is None else weights)
+
+    def sort(self) -> None:
+        if self.weights is None:
+            self.scores.values.sort()
+            return
+        order = np.argsort(self.scores.values, kind="stable")
+        self.scores.values[:] = self.scores.values[order]
+        self.weights.values[:] = self.weights.values[order]
+
+    def all_weights(self, height: int) -> NDArray[np.float64]:
+        if self.weights is None:
+            return np.full(len(self), 2.0**height)
+        return self.weights.values.astype(np.float64)
+
+
 class Compactor:
-    r"""Scores at levels; one at level h stands for 2^h rows.
+    r"""Scores at levels; one at level h stands for 2^h rows, or for a weight from 2^h to 2^(h+1).
 
     A level that holds `resolution` scores is sorted, paired with its neighbours, and one of each pair goes
-    to the level above with twice the weight. Taking the higher ones can only raise the number of rows
-    counted above a score, taking the lower ones only lower it, each by at most 2^h (the one pair that the
-    score splits). The two directions are chosen so that their sums stay in balance; the larger sum bounds
-    the error of every count with certainty:
+    to the level above with the weight of both. Taking the higher ones can only raise the weight counted
+    above a score, taking the lower ones only lower it, each by at most the weight of the one partner that
+    the score splits off: 2^h for rows. The two directions are chosen so that their sums stay in balance; the
+    larger sum bounds the error of every count with certainty:
 
     .. math:: E \le \tfrac12 \sum_h \frac{n}{r 2^h} 2^h \approx \frac{n}{2r} \log_2 \frac{n}{r}
 
-    for n rows and a resolution of r. There is no randomness.
+    for n rows and a resolution of r, and for a total weight of n at most twice as much. There is no
+    randomness.
     """
 
     def __init__(self, resolution: int) -> None:
         self.resolution = resolution
-        self.levels: list[GrowingArray] = []
-        self.raised = 0  # most by which a count of rows above a score may be too high
-        self.lowered = 0  # and too low
+        self.levels: dict[int, _Level] = {}
+        self.raised: float = 0  # most by which the weight counted above a score may be too high
+        self.lowered: float = 0  # and too low
 
     @property
-    def rank_error(self) -> int:
-        """Most by which the count of rows above (or at or above) any score may be wrong."""
+    def rank_error(self) -> float:
+        """Most by which the weight of the rows above (or at or above) any score may be wrong."""
         return max(self.raised, self.lowered)
 
     @property
-    def weight(self) -> int:
-        """How many rows the scores stand for: exactly as many as were added."""
-        return sum(len(level) << height for height, level in enumerate(self.levels))
+    def weight(self) -> float:
+        """What the scores stand for: exactly as many rows as were added, or their weight but for rounding."""
+        return sum(
+            len(level) << height
+            if level.weights is None and height >= 0
+            else float(level.all_weights(height).sum())
+            for height, level in self.levels.items()
+        )
 
-    def add(self, scores: Floats) -> None:
-        if len(scores):
-            self._level(0).append(scores)
-            self._thin()
+    def add(self, scores: Floats, weights: Floats | None = None) -> None:
+        """Add rows, or rows of positive weights."""
+        if len(scores) == 0:
+            return
+        if weights is None:
+            self._level(0).append(scores, None, 0)
+        else:
+            heights = np.frexp(weights)[1] - 1
+            for height in np.unique(heights):
+                own = heights == height
+                self._level(int(height)).append(scores[own], weights[own], int(height))
+        self._thin()
 
     def add_repeated(self, score: np.floating[Any], count: int) -> None:
         """Add one score `count` times: a score at each level that is a digit of the count, without error."""
         for height in range(count.bit_length()):
             if count >> height & 1:
-                self._level(height).append(np.array([score]))
+                self._level(height).append(np.array([score]), None, height)
         self._thin()
 
     def merge(self, other: Compactor) -> None:
-        for height, level in enumerate(other.levels):
-            self._level(height).append(level.values)
+        for height, level in other.levels.items():
+            weights = None if level.weights is None else level.weights.values
+            self._level(height).append(level.scores.values, weights, height)
         self.raised += other.raised
         self.lowered += other.lowered
         self._thin()
 
     def scores(self) -> Floats:
-        return np.concatenate([np.empty(0, dtype=np.float32), *(level.values for level in self.levels)])
+        parts = (level.scores.values for level in self.levels.values())
+        return np.concatenate([np.empty(0, dtype=np.float32), *parts])
 
     def weights(self) -> NDArray[np.float64]:
-        """Rows that each of the scores stands for: powers of two, so that their sums are exact."""
-        sizes = [len(level) for level in self.levels]
-        return np.repeat(2.0 ** np.arange(len(sizes)), sizes)
+        """What each of the scores stands for; powers of two for rows, so that their sums are exact."""
+        return np.concatenate(
+            [np.empty(0), *(level.all_weights(height) for height, level in self.levels.items())]
+        )
 
-    def _level(self, height: int) -> GrowingArray:
-        while len(self.levels) <= height:
-            self.levels.append(GrowingArray())
+    def _level(self, height: int) -> _Level:
+        if height not in self.levels:
+            self.levels[height] = _Level()
         return self.levels[height]
 
     def _thin(self) -> None:
-        height = 0
-        while height < len(self.levels):
+        # From below: what a level passes on may fill the one above.
+        waiting = sorted(self.levels)
+        while waiting:
+            height = waiting.pop(0)
             if len(self.levels[height]) >= self.resolution:
                 self._halve(height)
-            height += 1
+                if height + 1 not in waiting:
+                    waiting.insert(0, height + 1)
 
     def _halve(self, height: int) -> None:
         level = self.levels[height]
-        level.values.sort()
+        level.sort()
         even = len(level) // 2 * 2  # an odd one out, the highest, stays
         higher = self.raised <= self.lowered
-        passed = level.values[1 if higher else 0 : even : 2].copy()
-        level.keep_from(even)
-        self._level(height + 1).append(passed)
+        kept, dropped = slice(1 if higher else 0, even, 2), slice(0 if higher else 1, even, 2)
+        passed = level.scores.values[kept].copy()
+        weights, moved = None, 2**height if height >= 0 else 2.0**height
+        if level.weights is not None:
+            own = level.weights.values
+            weights, moved = own[kept] + own[dropped], float(own[dropped].max())
+            level.weights.keep_from(even)
+        level.scores.keep_from(even)
+        self._level(height + 1).append(passed, weights, height + 1)
         if higher:
-            self.raised += 1 << height
+            self.raised += moved
         else:
-            self.lowered += 1 << height
+            self.lowered += moved
 
 
 class ClassScores:
-    """The `capacity` + 1 highest scores, the number of further rows equal to the lowest of them, the rest.
+    """The `capacity` + 1 highest scores, the weight of further rows equal to the lowest of them, the rest.
 
     So every row at or above the lowest kept score is known exactly, ties at the cut included. The one
     score beyond `capacity` is what makes the rate `capacity` / rows itself known: it shows where the
-    next step of the curve begins.
+    next step of the curve begins. Rows weigh 1 each until weights are added.
     """
 
     def __init__(self, capacity: int, resolution: int) -> None:
         self.capacity = capacity
         self.count = 0
         self._kept = GrowingArray()
+        self._kept_weights: GrowingArray | None = None  # None while every row weighs 1
+        self._weight = 0.0  # of all rows, once there are weights
         self._lowest: np.floating[Any] | None = None  # lowest kept, once the array has been cut
-        self._tied = 0  # rows equal to the lowest kept score that are not in the array
+        self._tied: float = 0  # weight of rows equal to the lowest kept score that are not in the array
         self._rest = Compactor(resolution)
 
     @property
@@ -163,7 +224,16 @@ class ClassScores:
         return self._kept.dtype
 
     @property
-    def rank_error(self) -> int:
+    def weighted(self) -> bool:
+        return self._kept_weights is not None
+
+    @property
+    def weight(self) -> float:
+        """The weight of all rows: their number, exactly, where there are no weights."""
+        return self._weight if self.weighted else self.count
+
+    @property
+    def rank_error(self) -> float:
         self._cut()
         return self._rest.rank_error
 
@@ -172,27 +242,58 @@ class ClassScores:
         """Whether every row is still there."""
         return self.count <= self.capacity + 1
 
-    def add(self, scores: Floats) -> None:
-        """Add scores; the array is not kept."""
+    def add(self, scores: Floats, weights: Floats | None = None) -> None:
+        """Add scores, with positive weights where there are any; the arrays are not kept."""
         self._kept.widen(scores.dtype)
         scores = scores.astype(self.dtype, copy=False)
+        if weights is not None:
+            self._weigh()
+        elif self.weighted:
+            weights = np.ones(len(scores))
         self.count += len(scores)
+        if weights is not None:
+            self._weight += float(weights.sum())
         if self._lowest is not None:
             # Enough scores at or above the lowest are there already, so these can never be among the highest.
-            lower = scores[scores < self._lowest]
-            higher = scores[scores > self._lowest]
-            self._tied += len(scores) - len(lower) - len(higher)
-            self._rest.add(lower)
+            below, above = scores < self._lowest, scores > self._lowest
+            lower, higher = scores[below], scores[above]
+            if weights is None:
+                self._tied += len(scores) - len(lower) - len(higher)
+                self._rest.add(lower)
+            else:
+                self._tied += float(weights[~below & ~above].sum())
+                self._rest.add(lower, weights[below])
+                weights = weights[above]
             scores = higher
-        self._kept.append(scores)
+        self._keep(scores, weights)
         if len(self._kept) >= 2 * (self.capacity + 1):
             self._cut()
 
     def merge(self, other: ClassScores) -> None:
+        if other.weighted:
+            self._weigh()
+        weights = None if other._kept_weights is None else other._kept_weights.values
+        if self.weighted:
+            self._weight += other.weight
+            if weights is None:
+                weights = np.ones(len(other._kept))
         self.count += other.count
-        self._kept.append(other._kept.values)
+        self._keep(other._kept.values, weights)
         self._rest.merge(other._rest)
         self._cut([(other._lowest, other._tied)])
+
+    def _weigh(self) -> None:
+        """Hold a weight for each kept row from now on; those that are there weigh 1."""
+        if self._kept_weights is None:
+            self._kept_weights = GrowingArray()
+            self._kept_weights.append(np.ones(len(self._kept)))
+            self._weight = float(self.count)
+
+    def _keep(self, scores: Floats, weights: Floats | None) -> None:
+        self._kept.append(scores)
+        if self._kept_weights is not None:
+            assert weights is not None
+            self._kept_weights.append(weights)
 
     def known(self) -> Floats:
         """The highest scores (at most `capacity` + 1, in any order)."""
@@ -204,74 +305,112 @@ class ClassScores:
         self._cut()
         return None if self.complete else self._lowest
 
-    def known_at_or_above(self, score: np.floating[Any] | None) -> int:
-        """How many rows there are at or above a score that is not below the lowest known; None: any score."""
+    def known_at_or_above(self, score: np.floating[Any] | None) -> float:
+        """The weight at or above a score that is not below the lowest known; None: any score."""
         self._cut()
-        if score is None:
-            return len(self._kept) + self._tied
-        tied = self._tied if self._lowest is not None and self._lowest >= score else 0
-        return int(np.count_nonzero(self._kept.values >= score)) + tied
+        inside = slice(None) if score is None else self._kept.values >= score
+        is_low = score is None or (self._lowest is not None and self._lowest >= score)
+        tied = self._tied if is_low else 0
+        if self._kept_weights is not None:
+            return float(self._kept_weights.values[inside].sum(dtype=np.float64)) + tied
+        return len(self._kept.values[inside]) + tied
 
     def rows(self) -> tuple[Floats, NDArray[np.float64]]:
-        """Scores and the number of rows that each stands for, which add up to the count."""
+        """Scores and the weight (the number of rows) that each stands for, which add up to the whole."""
         self._cut()
-        scores, weights = [self._kept.values, self._rest.scores()], [self._rest.weights()]
-        weights.insert(0, np.ones(len(self._kept)))
+        own = np.ones(len(self._kept)) if self._kept_weights is None else self._kept_weights.values
+        scores, weights = [self._kept.values, self._rest.scores()], [own, self._rest.weights()]
         if self._tied:
             scores.append(np.array([self._lowest], dtype=self.dtype))
             weights.append(np.array([float(self._tied)]))
         return np.concatenate(scores), np.concatenate(weights)
 
-    def _cut(self, ties: Iterable[tuple[np.floating[Any] | None, int]] = ()) -> None:
-        """Leave the `capacity` + 1 highest scores in the array; `ties` are scores with rows to take over."""
+    def _cut(self, ties: Iterable[tuple[np.floating[Any] | None, float]] = ()) -> None:
+        """Leave the `capacity` + 1 highest scores in the array; `ties` are scores and weights to add."""
         surplus = len(self._kept) - (self.capacity + 1)
         if surplus < 0 or (surplus == 0 and self._lowest is not None and not ties):
             return
         ties = [(self._lowest, self._tied), *ties]
         values = self._kept.values
-        values.partition(surplus)
+        if self._kept_weights is None:
+            values.partition(surplus)
+        else:
+            order = np.argpartition(values, surplus)
+            values[:] = values[order]
+            self._kept_weights.values[:] = self._kept_weights.values[order]
         lowest: np.floating[Any] = values[surplus]
         pushed_out = values[:surplus]
-        lower = pushed_out[pushed_out < lowest]
-        self._rest.add(lower)
-        self._tied = surplus - len(lower)
+        below = pushed_out < lowest
+        lower = pushed_out[below]
+        if self._kept_weights is None:
+            self._rest.add(lower)
+            self._tied = surplus - len(lower)
+        else:
+            pushed_weights = self._kept_weights.values[:surplus]
+            self._rest.add(lower, pushed_weights[below])
+            self._tied = float(pushed_weights[~below].sum())
+            self._kept_weights.keep_from(surplus)
         self._lowest = lowest
         self._kept.keep_from(surplus)
-        for score, rows in ties:
-            if score is None or rows == 0:
+        for score, weight in ties:
+            if score is None or weight == 0:
                 continue
             if score == lowest:
-                self._tied += rows
+                self._tied += weight
+            elif self.weighted:
+                self._rest.add(np.array([score]), np.array([float(weight)]))
             else:
-                self._rest.add_repeated(score, rows)
+                self._rest.add_repeated(score, int(weight))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything there is to save."""
+        """Everything there is to save; weights where there are any."""
         self._cut()
-        levels = [np.sort(level.values).astype(self.dtype) for level in self._rest.levels]
-        return {
+        heights = sorted(self._rest.levels)
+        levels = [self._rest.levels[height] for height in heights]
+        for level in levels:
+            level.sort()
+        scores = [level.scores.values.astype(self.dtype) for level in levels]
+        arrays = {
             "counts": np.array([self.count, self._tied, self._rest.raised, self._rest.lowered]),
             "kept": packed(np.sort(self._kept.values)),
+            "level_heights": np.array(heights, dtype=np.int64),
             "level_sizes": np.array([len(level) for level in levels], dtype=np.int64),
-            "levels": packed(np.concatenate([np.empty(0, dtype=self.dtype), *levels])),
+            "levels": packed(np.concatenate([np.empty(0, dtype=self.dtype), *scores])),
         }
+        if self._kept_weights is not None:
+            order = np.argsort(self._kept.values)  # several times as slow as the sort that rows do with
+            weights = [level.all_weights(height) for height, level in zip(heights, levels)]
+            arrays["weight"] = np.array(self._weight)
+            arrays["kept_weights"] = self._kept_weights.values[order].astype(np.float64)
+            arrays["level_weights"] = np.concatenate([np.empty(0), *weights])
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], capacity: int, resolution: int) -> ClassScores:
         """The inverse of `to_arrays`; ValueError where the numbers contradict each other."""
         new = cls(capacity, resolution)
-        new.count, new._tied, new._rest.raised, new._rest.lowered = (int(n) for n in arrays["counts"])
-        new._kept.append(unpacked(arrays["kept"]))
+        is_weighted = "weight" in arrays
+        number = float if is_weighted else int
+        count, new._tied, new._rest.raised, new._rest.lowered = (number(n) for n in arrays["counts"])
+        new.count = int(count)
+        if is_weighted:
+            new._weigh()
+            new._weight = float(arrays["weight"])
+        new._keep(unpacked(arrays["kept"]), arrays["kept_weights"] if is_weighted else None)
         levels = unpacked(arrays["levels"])
-        ends = np.cumsum(arrays["level_sizes"])
-        for height, part in enumerate(np.split(levels, ends[:-1]) if len(ends) else []):
-            new._rest._level(height).append(part)
+        ends = np.cumsum(arrays["level_sizes"])[:-1]
+        weights = (
+            np.split(arrays["level_weights"], ends) if is_weighted else [None] * len(arrays["level_sizes"])
+        )
+        heights = arrays["level_heights"].tolist()
+        for height, part, own in zip(heights, np.split(levels, ends), weights, strict=bool(heights)):
+            new._rest._level(height).append(part, own, height)
         if len(new._kept) == capacity + 1:
             new._lowest = new._kept.values.min()
         lowest = np.inf if new._lowest is None else new._lowest
         whole = (
             len(new._kept) == min(new.count, capacity + 1)
-            and new.count == len(new._kept) + new._tied + new._rest.weight
+            and new._adds_up()
             and min(new._tied, new._rest.raised, new._rest.lowered) >= 0
             and bool(np.all(levels < lowest))
             and not np.isnan(new._kept.values).any()
@@ -279,6 +418,15 @@ class ClassScores:
         if not whole:
             raise ValueError("its counts do not add up")
         return new
+
+    def _adds_up(self) -> bool:
+        """Whether the parts have the weight of the whole: exactly for rows, to rounding for weights."""
+        if self._kept_weights is None:
+            return self.count == len(self._kept) + self._tied + self._rest.weight
+        weights = self._kept_weights.values
+        if len(weights) != len(self._kept) or not (weights > 0).all():
+            return False
+        return math.isclose(self._weight, float(weights.sum()) + self._tied + self._rest.weight, rel_tol=1e-9)
 
 
 def packed(ascending: Floats) -> NDArray[np.uint8]:

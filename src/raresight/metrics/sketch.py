@@ -20,6 +20,7 @@ from raresight.metrics._inputs import (
     check_lengths,
     check_rate,
     check_scores,
+    check_weights,
     to_numpy,
 )
 from raresight.metrics._roc_steps import RocSteps, steps_from
@@ -44,14 +45,15 @@ Floats = NDArray[np.floating[Any]]
 
 CAPACITY = 2_000_000  # 2 % of a hundred million negatives
 RESOLUTION = 65_536
+WEIGHT_SLACK = 1e-9  # more than the rounding of sums of millions of weights
 CHUNK = 1 << 20  # rows taken in together: a huge batch needs no more memory than a large one
 
 
 class RankError(NamedTuple):
     """Most by which the number of rows at or above any score may be wrong, by class."""
 
-    positives: int
-    negatives: int
+    positives: float
+    negatives: float
 
 
 class RankSketch:
@@ -82,6 +84,9 @@ class RankSketch:
       f + e0, plus e1;
     - `average_precision` while all positives are there by at most the fraction E0 / `capacity` of itself,
       since only precisions with at least `capacity` false alarms change.
+
+    Rows may have weights: a whole number stands for that many equal rows. Counts and errors are then in
+    units of weight, and the bound of the errors is at most twice as large.
 
     Args:
         capacity: Highest scores kept of each class.
@@ -119,14 +124,19 @@ class RankSketch:
         return self._resolution
 
     @property
-    def positives(self) -> int:
-        """Positive rows added; exact."""
-        return self._positives.count
+    def positives(self) -> float:
+        """Positive rows added, exact; their weight where there are weights."""
+        return self._positives.weight
 
     @property
-    def negatives(self) -> int:
-        """Negative rows added; exact."""
-        return self._negatives.count
+    def negatives(self) -> float:
+        """Negative rows added, exact; their weight where there are weights."""
+        return self._negatives.weight
+
+    @property
+    def weighted(self) -> bool:
+        """Whether weights were added."""
+        return self._positives.weighted or self._negatives.weighted
 
     @property
     def exact(self) -> bool:
@@ -142,8 +152,11 @@ class RankSketch:
         # Where the known scores of one class end, so does the known part of the curve.
         end = max(score for score in lowest if score is not None)
         # At that end the curve goes on in a way not known, so the rate of the end itself does not count.
-        known = self._negatives.known_at_or_above(end) - 1
-        return max(known, 0) / max(self.negatives, 1)
+        known = self._negatives.known_at_or_above(end)
+        if self.weighted:
+            # Any rate below that of the end, by more than sums of weights are rounded.
+            return known * (1 - WEIGHT_SLACK) / self.negatives if known else 0.0
+        return max(known - 1, 0) / max(self.negatives, 1)
 
     @property
     def rank_error(self) -> RankError:
@@ -153,12 +166,12 @@ class RankSketch:
     @property
     def fpr_error(self) -> float:
         """Certain bound on the error of the false-positive rate of any threshold."""
-        return self._negatives.rank_error / max(self.negatives, 1)
+        return self._negatives.rank_error / (self.negatives or 1)
 
     @property
     def recall_error(self) -> float:
         """Certain bound on the error of the recall of any threshold."""
-        return self._positives.rank_error / max(self.positives, 1)
+        return self._positives.rank_error / (self.positives or 1)
 
     @property
     def auc_error(self) -> float:
@@ -173,24 +186,42 @@ class RankSketch:
 
     # Taking rows in
 
-    def add(self, y_true: Any, y_score: Any) -> Self:
+    def add(self, y_true: Any, y_score: Any, sample_weight: Any = None) -> Self:
         """Add a batch of rows. One class alone, or no row, is a batch too.
 
         Args:
             y_true: Labels 0 and 1: an array, a pandas or polars series, a tensor.
             y_score: One score a row, on the scale of all other batches; not NaN.
+            sample_weight: Weights of the rows. Default: 1. A row of weight 3 counts as three equal rows, a
+                row of weight 0 not at all.
 
         Returns:
             The sketch itself. A batch that is refused with an error has changed nothing.
-        """
-        return self._absorb(*checked_batch(y_true, y_score))
 
-    def _absorb(self, labels: NDArray[np.bool_], scores: Floats) -> Self:
+        Example:
+            >>> rows = RankSketch().add([0, 0, 0, 1], [0.1, 0.4, 0.4, 0.35])
+            >>> weighted = RankSketch().add([0, 0, 1], [0.1, 0.4, 0.35], sample_weight=[1, 2, 1])
+            >>> rows.roc_auc() == weighted.roc_auc()
+            True
+        """
+        labels, scores = checked_batch(y_true, y_score)
+        weights = check_weights(sample_weight, len(labels)) if len(labels) else None
+        if weights is None:
+            return self._absorb(labels, scores)
+        weights = weights.astype(np.float64)
+        with np.errstate(over="ignore"):
+            total = self.positives + self.negatives + weights.sum()
+        if not np.isfinite(total):
+            raise ValueError("The weights sum to infinity; divide all weights by a constant.")
+        counted = weights > 0
+        return self._absorb(labels[counted], scores[counted], weights[counted])
+
+    def _absorb(self, labels: NDArray[np.bool_], scores: Floats, weights: Floats | None = None) -> Self:
         for start in range(0, len(labels), CHUNK):
             rows = slice(start, start + CHUNK)
-            # Selecting copies, so the caller's array is neither kept nor reordered.
-            self._positives.add(scores[rows][labels[rows]])
-            self._negatives.add(scores[rows][~labels[rows]])
+            for kind, own in ((self._positives, labels[rows]), (self._negatives, ~labels[rows])):
+                # Selecting copies, so the caller's array is neither kept nor reordered.
+                kind.add(scores[rows][own], None if weights is None else weights[rows][own])
         return self
 
     def merge(self, other: RankSketch) -> Self:
@@ -236,15 +267,17 @@ class RankSketch:
     def rows(self) -> tuple[NDArray[np.bool_], Floats, NDArray[np.float64] | None]:
         """Labels, scores and weights for any function of `(y_true, y_score, sample_weight=...)`.
 
-        The weights are whole numbers that add up to the counts of the classes; None while every row is
-        still there.
+        The weights add up to those of the classes, and are whole numbers unless weights were added; None
+        while every row is still there and weighs 1.
         """
         positive, positive_weight = self._positives.rows()
         negative, negative_weight = self._negatives.rows()
         labels = np.arange(len(positive) + len(negative)) < len(positive)
         dtype = np.promote_types(self._positives.dtype, self._negatives.dtype)
         scores = np.concatenate([positive, negative]).astype(dtype, copy=False)
-        return labels, scores, None if self.exact else np.concatenate([positive_weight, negative_weight])
+        if self.exact and not self.weighted:
+            return labels, scores, None
+        return labels, scores, np.concatenate([positive_weight, negative_weight])
 
     def roc_auc(self) -> float:
         """Area under the ROC curve; off by at most `auc_error`."""
@@ -271,6 +304,8 @@ class RankSketch:
         labels, scores, weights = self.rows()
         if weights is None:
             return roc_points(labels, scores, max_fpr=max_fpr)
+        if self.weighted:
+            return roc_points(labels, scores, sample_weight=weights, max_fpr=max_fpr)
         # Whole weights make exact rates, so they are compared here without the slack that weights get there.
         points = roc_points(labels, scores, sample_weight=weights)
         inside = points.fpr <= max_fpr
@@ -285,14 +320,15 @@ class RankSketch:
         """
         fpr = check_rate(fpr, "fpr")
         self._need("negative")
-        if self.exact:
-            labels, scores, _ = self.rows()
-            return threshold_at_fpr(labels, scores, fpr, confidence=confidence)
+        if self.exact or self.weighted:
+            labels, scores, weights = self.rows()
+            return threshold_at_fpr(labels, scores, fpr, confidence=confidence, sample_weight=weights)
+        negatives = int(self.negatives)
         if confidence is None:
-            allowed = false_alarms_within(self.negatives, fpr)
+            allowed = false_alarms_within(negatives, fpr)
         else:
-            allowed = allowed_false_alarms(self.negatives, fpr, confidence)
-        if allowed >= self.negatives:
+            allowed = allowed_false_alarms(negatives, fpr, confidence)
+        if allowed >= negatives:
             return -np.inf
         dtype = np.promote_types(self._positives.dtype, self._negatives.dtype)
         if allowed < self._negatives.known_at_or_above(None):
@@ -312,7 +348,7 @@ class RankSketch:
     def _steps(self, max_fpr: float = 1.0) -> RocSteps:
         self._need("positive", "negative")
         # Whole weights add up exactly, so rates are compared as the exact quotients they are.
-        return replace(steps_from(ScoredRows(*self.rows()), max_fpr), weighted=False)
+        return replace(steps_from(ScoredRows(*self.rows()), max_fpr), weighted=self.weighted)
 
     def _need(self, *kinds: str) -> None:
         for kind in kinds:
