@@ -15,6 +15,7 @@ __all__ = [
     "ALL",
     "ANCHOR",
     "DEEP_NAMES",
+    "DOCS",
     "NAMES",
     "OVERVIEW",
     "PARTS",
@@ -40,6 +41,7 @@ _FUNCTIONS = {
     "brier": "experiments.pages.brier",
     "overview": "experiments.overview.run",
     "anchor": "experiments.anchor.run",
+    "docs": "docs.run",
     "simulate": "gaussian_figures.simulate",
 }
 NAMES = ("table1", "figure1", "figure2", "figure3", "theorem2", "influence")
@@ -54,9 +56,10 @@ DEEP_NAMES = {
 NAMES_WITH_DATA = ("fraud", *DEEP_NAMES)  # these need files that the user brings
 OVERVIEW = "overview"  # of what the journals of nets have
 ANCHOR = "anchor"  # published accuracies of other authors, trained again
+DOCS = "docs"  # numbers and tables in the pages of docs/
 SIMULATE = "simulate"  # lines on the user's own clusters
 ALL = "all"  # those without data, to the command
-PARTS = (*NAMES, *NAMES_WITH_DATA, OVERVIEW, ANCHOR, SIMULATE, ALL)
+PARTS = (*NAMES, *NAMES_WITH_DATA, OVERVIEW, DOCS, ANCHOR, SIMULATE, ALL)
 _FRAUD_OPTIONS = (
     "families",
     "methods",
@@ -87,7 +90,7 @@ def options_of(name: str) -> tuple[str, ...]:
     >>> options_of("table1"), options_of("overview")
     ((), ('dataset',))
     """
-    if name in NAMES:
+    if name in (*NAMES, DOCS):
         return ()
     if name == OVERVIEW:
         return ("dataset",)

@@ -4,6 +4,7 @@ python -m reproduction all                                          the theory: 
 python -m reproduction table2 --data cifar-10-batches-bin --size full --minutes 25
 python -m reproduction table2 --data cifar-10-batches-bin --train-only
 python -m reproduction fraud --data creditcard.csv --families linear xgboost
+python -m reproduction docs                                         the numbers in docs/, from the results
 """
 
 from __future__ import annotations

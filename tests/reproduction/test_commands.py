@@ -191,7 +191,7 @@ def test_options_of_other_parts_are_refused_as_they_were_typed(tmp_path):
     assert "--rho" in message
     assert "--depth" in message
     assert "unknown part of the paper 'table9'" in refused("table9", "--size", "full", *here)
-    assert refused("table9", *here).endswith("brier, overview, anchor, simulate, all")
+    assert refused("table9", *here).endswith("brier, overview, docs, anchor, simulate, all")
     for jobs in ("0", "-3"):
         message = refused("fraud", "--data", "nowhere.csv", "--jobs", jobs, *here)
         assert message == f"jobs must be at least 1, not {jobs}"
