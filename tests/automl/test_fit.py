@@ -54,8 +54,8 @@ def test_result_is_whole(result):
     threshold = result.judged.threshold
     assert np.mean(log_odds[y == 0] >= threshold.log_odds) == threshold.fpr_seen <= 0.01 < threshold.fpr_bound
     assert result.model.policy().threshold == threshold.log_odds
-    assert {row.trial.candidate.loss for row in result.leaderboard} >= {"crossentropy"}
-    assert result.model.members[0].fitted.candidate == result.leaderboard[0].trial.candidate
+    assert {row.candidate.loss for row in result.leaderboard} >= {"crossentropy"}
+    assert result.model.members[0].fitted.candidate == result.leaderboard[0].candidate
     assert result.loss_sentence.startswith("The loss")
 
 
@@ -107,9 +107,7 @@ def test_probabilities_of_a_model_that_overfits_are_calibrated(monkeypatch):
 def test_same_seed_same_outcome(table, result):
     again = raresight.fit(table, target="label", trials=6, jobs=2, **SMALL)
     np.testing.assert_array_equal(again.judged.log_odds, result.judged.log_odds)
-    assert [row.trial.candidate for row in again.leaderboard] == [
-        row.trial.candidate for row in result.leaderboard
-    ]
+    assert [row.candidate for row in again.leaderboard] == [row.candidate for row in result.leaderboard]
 
 
 def test_large_tables_are_sampled_in_the_search(table, monkeypatch):
@@ -203,7 +201,7 @@ def test_class_counts_are_those_of_all_rows(table, monkeypatch):
     found = raresight.fit(
         table, target="label", trials=2, jobs=1, families="linear", losses="ldam", fpr=0.01, max_fpr=0.1
     )
-    (ldam,) = [row.trial.candidate.loss for row in found.leaderboard if "ldam" in row.trial.candidate.loss]
+    (ldam,) = [row.candidate.loss for row in found.leaderboard if "ldam" in row.candidate.loss]
     assert "class_counts=(2182,68)" in ldam or "class_counts=(2183,67)" in ldam
 
 

@@ -87,7 +87,7 @@ def test_killed_with_two_jobs(whole, tmp_path):
     found = search(small_task(), small_space(), Limits(TRIALS), folder=tmp_path / "search")
     assert facts(found) == whole[0]
     left = {path.name for path in (tmp_path / "search").iterdir()}
-    assert left == {"journal.log", "lock", "scores", "search.json"}
+    assert left == {"trials.jsonl", "lock", "scores", "search.json"}
 
 
 @pytest.mark.slow
@@ -99,23 +99,23 @@ def test_killed_many_times(whole, tmp_path, seed):
 
 def test_every_cut_of_the_journal_is_survived(whole, tmp_path):
     draws = random.Random(3)
-    content = (whole[1] / "journal.log").read_bytes()
+    content = (whole[1] / "trials.jsonl").read_bytes()
     for number in range(4):
         folder = tmp_path / str(number)
         shutil.copytree(whole[1], folder)
         cut = draws.randrange(len(content) // 4, len(content))
-        (folder / "journal.log").write_bytes(content[:cut])
+        (folder / "trials.jsonl").write_bytes(content[:cut])
         found = search(small_task(), small_space(), Limits(TRIALS), folder=folder)
         assert facts(found) == whole[0]
 
 
 def test_a_journal_damaged_within_is_refused(whole, tmp_path):
     shutil.copytree(whole[1], tmp_path / "search")
-    path = tmp_path / "search" / "journal.log"
+    path = tmp_path / "search" / "trials.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     lines[4] = lines[4][:10] + b"\n"
     path.write_bytes(b"".join(lines))
-    with pytest.raises(ValueError, match=r"journal\.log is damaged at line 5"):
+    with pytest.raises(ValueError, match=r"trials\.jsonl is damaged at line 5"):
         search(small_task(), small_space(), Limits(TRIALS), folder=tmp_path / "search")
 
 

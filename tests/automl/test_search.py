@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from table_search import TRIALS, facts, small_space, small_task
 
 from raresight.automl import Limits, baseline_of, leaderboard, make_space, search
 from raresight.automl.search import ROUND, rounds
-from raresight.automl.space import plans
+from raresight.automl.space import planned_trials
 from raresight.engines import LocalEngine
 from raresight.metrics import partial_auc, recall_at_fpr
 from raresight.tables.splits import Split
@@ -42,14 +43,14 @@ def test_the_values_are_those_of_the_scores(whole, tmp_path):
     complete = [trial for trial in found.trials if trial.state == "complete"]
     assert found.best == min(complete, key=lambda t: (-t.partial_auc, -t.recall, t.number))
     assert found.stopped_by == "trials"
-    assert names(whole[1]) == {"journal.log", "lock", "scores", "search.json"}
+    assert names(whole[1]) == {"trials.jsonl", "lock", "scores", "search.json"}
     scored = {f"{trial.number}.npy" for trial in complete}
     assert scored <= names(whole[1] / "scores")
     assert not [name for name in names(whole[1] / "scores") if "-" in name or "tmp" in name]
 
 
 def test_a_finished_search_is_not_repeated(whole):
-    journal = whole[1] / "journal.log"
+    journal = whole[1] / "trials.jsonl"
     before = len(journal.read_bytes().splitlines())
     found = search(small_task(), small_space(), Limits(TRIALS), folder=whole[1])
     assert facts(found) == whole[0]
@@ -106,7 +107,7 @@ def test_weights_count(tmp_path):
     area = partial_auc(task.y[test], scores[test], task.max_fpr, sample_weight=weights[test])
     assert found.trials[0].fold_values[1] == area
     row = leaderboard(found, task, 0)[0]
-    assert {row.is_baseline, row.comparison is None} == {True} or row.comparison.method == "bootstrap"
+    assert row.number == 0 or row.comparison.method == "bootstrap"
 
 
 def test_more_trials_later_are_the_same_trials(whole, tmp_path):
@@ -120,7 +121,7 @@ def test_two_jobs_find_the_same(whole, tmp_path):
     with LocalEngine(2, tmp_path) as engine:
         found = search(small_task(), small_space(), Limits(TRIALS), folder=tmp_path, engine=engine)
     assert facts(found) == whole[0]
-    assert names(tmp_path) == {"journal.log", "lock", "scores", "search.json"}
+    assert names(tmp_path) == {"trials.jsonl", "lock", "scores", "search.json"}
 
 
 def test_without_time_only_cross_entropy_is_tried_and_more_time_goes_on(whole, tmp_path):
@@ -217,7 +218,7 @@ def test_limits_are_needed():
 
 
 def test_rounds_cover_every_number_once():
-    planned = plans(make_space("linear,lightgbm,xgboost"), (990, 10))
+    planned = planned_trials(make_space("linear,lightgbm,xgboost"), (990, 10))
     turns = [turn for turn, _ in zip(rounds(planned, 3), range(12))]
     assert [turn.start for turn in turns[1:]] == [turn.stop for turn in turns[:-1]]
     assert [turn.stop for turn in turns[:6]] == [3, 11, 19, 21, 45, 45 + ROUND]
@@ -231,16 +232,16 @@ def test_the_leaderboard(whole):
     base = baseline_of(found, "lightgbm")
     assert base.number == 1
     rows = leaderboard(found, task, base.number)
-    assert [row.rank for row in rows] == list(range(1, TRIALS + 1))
-    assert {row.trial.number for row in rows} == set(range(TRIALS))
-    states = [row.trial.state for row in rows]
+    assert len(rows) == TRIALS
+    assert {row.number for row in rows} == set(range(TRIALS))
+    states = [row.state for row in rows]
     assert states == sorted(states, key=["complete", "pruned", "failed"].index)
-    areas = [row.trial.partial_auc for row in rows if row.trial.state == "complete"]
+    areas = [row.partial_auc for row in rows if row.state == "complete"]
     assert areas == sorted(areas, reverse=True)
-    assert rows[0].trial == found.best
-    assert [row.trial.number for row in rows if row.is_baseline] == [1]
+    assert replace(rows[0], comparison=None) == found.best
+    assert base.comparison is None
     for row in rows:
-        assert (row.comparison is not None) == (row.trial.state == "complete" and not row.is_baseline)
+        assert (row.comparison is not None) == (row.state == "complete" and row.number != base.number)
     best = rows[0].comparison
     pooled = partial_auc(task.y, found.out_of_fold(found.best.number), task.max_fpr)
     assert best.a == pytest.approx(pooled)

@@ -10,8 +10,8 @@ import optuna
 import pytest
 from table_search import table
 
-from raresight.automl import default_losses, make_space, planned, suggest
-from raresight.automl.space import distributions, plans
+from raresight.automl import default_losses, make_space, planned_trials, suggest
+from raresight.automl.space import distributions
 from raresight.losses import parse
 from raresight.model.families import FAMILIES, Candidate, fit_candidates, installed_families
 
@@ -77,7 +77,7 @@ def test_names_are_texts():
 
 def test_the_plan_begins_with_cross_entropy_in_every_family():
     space = make_space("linear,lightgbm,xgboost")
-    candidates = planned(space, COUNTS)
+    candidates = [trial.candidate for trial in planned_trials(space, COUNTS)]
     assert candidates[:3] == [Candidate(family, "crossentropy") for family in space.families]
     others = candidates[3:21]
     assert [one.family for one in others] == ["linear"] * 6 + ["lightgbm"] * 6 + ["xgboost"] * 6
@@ -92,7 +92,7 @@ def test_the_plan_begins_with_cross_entropy_in_every_family():
 
 def test_the_plan_lies_in_the_space():
     space = make_space(None, "tbl,alpha,focal,poly,vectorscaling,ldam,squared,tbl(alpha=0.6,C=0.1)")
-    for plan in plans(space, COUNTS):
+    for plan in planned_trials(space, COUNTS):
         values = dict(plan.values)
         trial = optuna.trial.create_trial(
             value=0.0, params=values, distributions=distributions(space, list(values))
@@ -173,7 +173,7 @@ def test_a_registered_loss_is_searched_by_what_it_declares(monkeypatch):
 
     assert default_losses()[:3] == ("crossentropy", "mine", "tbl")
     space = make_space("linear", "mine")
-    first, second, *grid = planned(space, COUNTS)
+    first, second, *grid = [trial.candidate for trial in planned_trials(space, COUNTS)]
     assert (first.loss, second.loss) == ("crossentropy", "mine(alpha=0.7,C=0.2)")
     assert len(grid) == 25  # the inherited map does not hold the defaults
     ranges = distributions(space, ["mine.alpha", "mine.C"])

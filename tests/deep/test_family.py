@@ -13,7 +13,7 @@ import pytest
 
 import raresight
 from deep.deep_tables import mixed_frame, ring_table
-from raresight.automl import make_space, planned, suggest
+from raresight.automl import make_space, planned_trials, suggest
 from raresight.automl.budget import Rates
 from raresight.common.calibration import Calibrator
 from raresight.deep import DeepClassifier
@@ -39,7 +39,7 @@ def run(table, tmp_path_factory):
 
 def test_a_search_of_nets_ends_with_a_model(run, table):
     result, folder = run
-    assert {row.trial.candidate.family for row in result.leaderboard} == {"deep"}
+    assert {row.candidate.family for row in result.leaderboard} == {"deep"}
     assert len(result.leaderboard) == 3
     y, log_odds = result.test_y, result.judged.log_odds
     assert roc_auc(y, log_odds) > 0.75
@@ -96,7 +96,7 @@ def test_nets_are_tried_only_where_they_are_named():
     assert "deep" not in make_space().families
     space = make_space("linear,deep", "tbl")
     assert space.families == ("linear", "deep")
-    first = planned(space, (990, 10))[:2]
+    first = [trial.candidate for trial in planned_trials(space, (990, 10))[:2]]
     assert first == [Candidate("linear", "crossentropy"), Candidate("deep", "crossentropy")]
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     asked = suggest(study.ask({}), make_space("deep", "tbl"), (990, 10))

@@ -5,17 +5,16 @@ the objective and a folder that can be continued after any interruption.
 """
 
 from .fitting import fit
-from .leaderboard import Row, baseline_of, leaderboard
+from .leaderboard import baseline_of, leaderboard
 from .records import Limits, Progress, SearchResult, Task, Trial
 from .result import FitResult
 from .search import search
-from .space import Space, default_losses, make_space, planned, suggest
+from .space import Space, default_losses, make_space, planned_trials, suggest
 
 __all__ = [
     "FitResult",
     "Limits",
     "Progress",
-    "Row",
     "SearchResult",
     "Space",
     "Task",
@@ -25,7 +24,7 @@ __all__ = [
     "fit",
     "leaderboard",
     "make_space",
-    "planned",
+    "planned_trials",
     "search",
     "suggest",
 ]

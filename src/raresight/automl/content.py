@@ -20,7 +20,7 @@ from ..report.fit_parts import (
     SearchSummary,
 )
 from .evaluation import CROSS_ENTROPY, twin_of
-from .leaderboard import Row
+from .records import Trial
 from .result import FitResult
 
 __all__ = ["content_of"]
@@ -107,8 +107,8 @@ def _search_summary(result: FitResult) -> SearchSummary:
 def _leader_rows(result: FitResult) -> tuple[LeaderRow, ...]:
     winner = result.model.members[0].fitted.candidate
     rows = []
-    for rank, row in enumerate(result.leaderboard, 1):
-        candidate, trial, difference = row.trial.candidate, row.trial, row.comparison
+    for rank, trial in enumerate(result.leaderboard, 1):
+        candidate, difference = trial.candidate, trial.comparison
         role: Role = ""
         if rank == 1 and candidate == winner:
             role = "winner"
@@ -133,11 +133,10 @@ def _leader_rows(result: FitResult) -> tuple[LeaderRow, ...]:
     return tuple(rows)
 
 
-def _loss_map(board: tuple[Row, ...]) -> tuple[MapPoint, ...]:
+def _loss_map(board: tuple[Trial, ...]) -> tuple[MapPoint, ...]:
     """Partial AUC by (alpha, C), the best of each pair and family: other parameters differ, too."""
     best: dict[tuple[str, float, float], float] = {}
-    for row in board:
-        trial = row.trial
+    for trial in board:
         if trial.state != "complete" or trial.partial_auc is None:
             continue
         kind = trial.candidate.loss.split("(")[0]

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ..metrics import partial_auc, recall_at_fpr
 from ..model.families import Candidate, Fitted, fit_candidates
 from .oof_predictions import part_path, write_array
-from .records import Task
+from .records import FoldResult, Task
 
-__all__ = ["Aim", "FoldResult", "Step", "arrays_of", "evaluate"]
+__all__ = ["Aim", "Step", "arrays_of", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,6 @@ class Step:
     fold: int
     numbers: tuple[int, ...]
     candidates: tuple[Candidate, ...]
-
-
-@dataclass(frozen=True)
-class FoldResult:
-    """What came out for one candidate: two figures, or the message of its failure."""
-
-    partial_auc: float
-    recall: float
-    seconds: float
-    message: str = ""
-    warnings: tuple[str, ...] = ()
 
 
 def evaluate(aim: Aim, arrays: Mapping[str, NDArray[Any]], step: Step) -> list[FoldResult]:
@@ -146,7 +135,7 @@ def _judge(
         recall = recall_at_fpr(y, log_odds, aim.fpr, sample_weight=weights)
     except Exception as error:
         return _failure(error, start)
-    write_array(part_path(aim.folder, number, fold), log_odds, at_once=False)
+    write_array(part_path(aim.folder, number, fold), log_odds)
     said = tuple(dict.fromkeys(_one_line(text) for text in (*fitted.warnings, *stray)))
     return FoldResult(area, recall, time.perf_counter() - start, warnings=said)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,28 +10,10 @@ from ..metrics import Comparison, compare
 from .records import SearchResult, Task, Trial
 from .space import CROSS_ENTROPY
 
-__all__ = ["Row", "baseline_of", "leaderboard"]
+__all__ = ["baseline_of", "leaderboard"]
 
 COMPARED = 20
 _ORDER = {"complete": 0, "pruned": 1, "failed": 2}
-
-
-@dataclass(frozen=True)
-class Row:
-    """A trial and its difference from the baseline.
-
-    Attributes:
-        rank: 1 for the best.
-        trial: The trial.
-        is_baseline: Whether it is the baseline itself.
-        comparison: The partial AUC of the pooled out-of-fold log-odds less that of the baseline, with a
-            paired interval; None where it was not computed.
-    """
-
-    rank: int
-    trial: Trial
-    is_baseline: bool
-    comparison: Comparison | None
 
 
 def baseline_of(found: SearchResult, family: str) -> Trial:
@@ -43,8 +25,8 @@ def baseline_of(found: SearchResult, family: str) -> Trial:
     raise ValueError(f"the search holds no trial of {CROSS_ENTROPY} with defaults in {family}")
 
 
-def leaderboard(found: SearchResult, task: Task, baseline: int) -> tuple[Row, ...]:
-    """Rows with the best first: complete, then pruned, then failed trials.
+def leaderboard(found: SearchResult, task: Task, baseline: int) -> tuple[Trial, ...]:
+    """The trials with the best first: complete, then pruned, then failed ones.
 
     The best 20 and every loss with its defaults are compared with the baseline, a trial's number.
     """
@@ -57,13 +39,10 @@ def leaderboard(found: SearchResult, task: Task, baseline: int) -> tuple[Row, ..
         compared = set()
     compared.discard(baseline)
     return tuple(
-        Row(
-            rank=rank,
-            trial=trial,
-            is_baseline=trial.number == baseline,
-            comparison=_against(found, task, trial.number, baseline) if trial.number in compared else None,
-        )
-        for rank, trial in enumerate(ordered, start=1)
+        replace(trial, comparison=_against(found, task, trial.number, baseline))
+        if trial.number in compared
+        else trial
+        for trial in ordered
     )
 
 

@@ -1,11 +1,7 @@
-"""Validation log-odds on disk: one file a trial and fold while it runs, one file a trial in the end.
-
-Files are written beside their place and moved there, so that a reader finds a whole file or none.
-"""
+"""Validation log-odds on disk: one file a trial and fold while it runs, one file a trial in the end."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "join_parts",
-    "part_is_whole",
-    "part_path",
-    "read_scores",
-    "remove_parts",
-    "score_folder",
-    "write_array",
-]
+from ..common.atomic_files import replacing
+
+__all__ = ["join_parts", "part_path", "read_scores", "remove_parts", "score_folder", "write_array"]
 
 Floats32 = NDArray[np.float32]
 
@@ -36,20 +26,11 @@ def part_path(folder: Path, number: int, fold: int) -> Path:
     return score_folder(folder) / f"{number}-{fold}.npy"
 
 
-def part_is_whole(path: Path, rows: int) -> bool:
-    """Whether the file of a fold is there with all its rows, which the loss of power may have cut."""
-    return path.exists() and path.stat().st_size > rows * np.dtype(np.float32).itemsize
-
-
-def write_array(path: Path, values: NDArray[Any], *, at_once: bool = True) -> None:
-    """Write an array so that it is there as a whole or not at all; `at_once` waits for the disk."""
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    with beside.open("wb") as file:
+def write_array(path: Path, values: NDArray[Any]) -> None:
+    """Write an array as a whole or not at all."""
+    # To an open file: given a path, NumPy adds an ending of its own.
+    with replacing(path) as aside, aside.open("wb") as file:
         np.save(file, values, allow_pickle=False)
-        if at_once:
-            file.flush()
-            os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def join_parts(folder: Path, number: int, rows: int, tests: Sequence[NDArray[np.intp]]) -> None:

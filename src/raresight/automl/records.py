@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,13 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.families import Candidate
+from .oof_predictions import read_scores
 
 if TYPE_CHECKING:
+    from ..metrics import Comparison
     from ..tables.splits import Split
 
-__all__ = ["Limits", "Origin", "Progress", "SearchResult", "State", "StoppedBy", "Task", "Trial"]
+__all__ = [
+    "FoldResult",
+    "Limits",
+    "Origin",
+    "Progress",
+    "SearchResult",
+    "State",
+    "StoppedBy",
+    "Task",
+    "Trial",
+    "best_of",
+]
 
-State = Literal["complete", "pruned", "failed"]
+State = Literal["running", "complete", "pruned", "failed"]
 StoppedBy = Literal["trials", "budget", "interrupted"]
 Origin = Literal["default", "map", "search"]
 
@@ -84,34 +97,85 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class FoldResult:
+    """What came out for one candidate on one fold: two figures, or the message of its failure."""
+
+    partial_auc: float
+    recall: float
+    seconds: float
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Trial:
-    """One candidate and what became of it.
+    """One candidate and what became of it: the one record of a trial, from its proposal to the report.
 
     Attributes:
         number: Position in the search.
-        candidate: What was tried.
-        state: "complete" on all folds, "pruned" after some, or "failed".
-        partial_auc: Mean over the folds (McClish); None unless complete.
-        recall: Mean recall at the false-positive rate of the task; None unless complete.
-        fold_values: Partial AUC of each fold that was evaluated.
-        fold_recalls: Recall of each of those folds.
-        seconds: Time of its fits.
-        message: Why it failed, in one line.
-        warnings: What its fits warned of.
-        origin: "default" (planned), "map" (planned, of the map of TBL) or "search".
+        candidate: What is tried.
+        origin: "default" (planned), "map" (planned, of the grid of a loss) or "search".
+        values: The same as parameters of the search, from which the sampler learns.
+        folds: Results by fold, in the order of the folds.
+        state: "running", "complete" on all folds, "pruned" after some, or "failed".
+        comparison: The partial AUC of the pooled out-of-fold log-odds less that of cross entropy with
+            defaults, with a paired interval; None where it was not computed.
     """
 
     number: int
     candidate: Candidate
-    state: State
-    partial_auc: float | None
-    recall: float | None
-    fold_values: tuple[float, ...]
-    fold_recalls: tuple[float, ...]
-    seconds: float
-    message: str
-    warnings: tuple[str, ...]
     origin: Origin
+    values: Mapping[str, float | int | str]
+    folds: Mapping[int, FoldResult] = field(default_factory=dict)
+    state: State = "running"
+    comparison: Comparison | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state != "running"
+
+    @property
+    def partial_auc(self) -> float | None:
+        """Mean over the folds (McClish); None unless complete."""
+        return _mean(self.fold_values) if self.state == "complete" else None
+
+    @property
+    def recall(self) -> float | None:
+        """Mean recall at the false-positive rate of the task; None unless complete."""
+        return _mean(self.fold_recalls) if self.state == "complete" else None
+
+    @property
+    def fold_values(self) -> tuple[float, ...]:
+        """Partial AUC of each fold that was evaluated."""
+        return tuple(result.partial_auc for result in self.folds.values() if not result.message)
+
+    @property
+    def fold_recalls(self) -> tuple[float, ...]:
+        """Recall of each of those folds."""
+        return tuple(result.recall for result in self.folds.values() if not result.message)
+
+    @property
+    def seconds(self) -> float:
+        """Time of its fits."""
+        return sum(result.seconds for result in self.folds.values())
+
+    @property
+    def message(self) -> str:
+        """Why it failed, in one line."""
+        return next((result.message for result in self.folds.values() if result.message), "")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its fits warned of."""
+        return tuple(dict.fromkeys(text for result in self.folds.values() for text in result.warnings))
+
+    def with_fold(self, fold: int, result: FoldResult) -> Trial:
+        """The trial with the result of one more fold."""
+        return replace(self, folds=dict(sorted({**self.folds, fold: result}.items())))
+
+
+def _mean(values: tuple[float, ...]) -> float:
+    return sum(values) / len(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,12 +209,11 @@ class SearchResult:
     """The outcome of a search.
 
     Attributes:
-        trials: The finished trials, by number.
+        trials: The finished trials, in the order of their numbers.
         best: The complete trial with the largest partial AUC; then recall; then the lower number.
         stopped_by: What ended the search.
         seconds: Time spent, that of interrupted runs included.
         folder: Where the search is kept.
-        rows: Rows of the task.
     """
 
     trials: tuple[Trial, ...]
@@ -158,14 +221,11 @@ class SearchResult:
     stopped_by: StoppedBy
     seconds: float
     folder: Path
-    rows: int
 
     def out_of_fold(self, number: int) -> NDArray[np.float32]:
         """Calibrated log-odds of the validation rows of a complete trial, NaN for rows never validated."""
         if not any(trial.number == number and trial.state == "complete" for trial in self.trials):
             raise ValueError(f"trial {number} is not complete, so it has no log-odds of every fold")
-        from .oof_predictions import read_scores
-
         return read_scores(self.folder, number)
 
 

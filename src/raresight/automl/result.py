@@ -19,8 +19,8 @@ from ..model.model import Model
 from ..report.fit_parts import InfluentialRow, plain
 from ..tables.profile import Profile
 from .evaluation import HeldOutEvaluation
-from .leaderboard import Row
 from .options import Options
+from .records import Trial
 
 __all__ = ["FitResult"]
 
@@ -54,7 +54,7 @@ class FitResult:
     """
 
     model: Model
-    leaderboard: tuple[Row, ...]
+    leaderboard: tuple[Trial, ...]
     evaluation: Evaluation
     judged: HeldOutEvaluation
     found: Mapping[str, Any]
@@ -125,9 +125,8 @@ class FitResult:
         names += ["difference", "low", "high"]
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(names)
-        for rank, row in enumerate(self.leaderboard, 1):
-            trial, difference = row.trial, row.comparison
-            candidate = trial.candidate
+        for rank, trial in enumerate(self.leaderboard, 1):
+            candidate, difference = trial.candidate, trial.comparison
             writer.writerow(
                 [
                     rank,

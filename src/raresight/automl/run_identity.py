@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..common.atomic_files import write_json
 from ..common.versions import versions_of
 from ..model.families import packages_of
 from .records import Task
 from .space import Space
+from .trial_journal import JOURNAL_FILE
 
 __all__ = ["check_identity", "identity"]
 
@@ -54,14 +55,9 @@ def check_identity(folder: Path, ours: dict[str, Any]) -> None:
     """Write what the search is of, or compare with what is written there."""
     path = folder / "search.json"
     if not path.exists():
-        if (folder / "journal.log").exists():
+        if (folder / JOURNAL_FILE).exists():
             raise ValueError(f"{folder} holds a search without its search.json: take another folder")
-        beside = path.with_suffix(".tmp")
-        with beside.open("w") as file:
-            json.dump(ours, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        write_json(path, ours)
         return
     try:
         theirs = json.loads(path.read_text())

@@ -1,20 +1,21 @@
 """Where Optuna decides: what to try next, and what to give up.
 
-A round is asked for as a whole before any of it is evaluated, from the trials of earlier rounds, with a
-sampler seeded by the search's seed and the trial's number. What is asked therefore depends on neither the
-number of jobs nor on interruptions. Asking goes to a study in memory, and a trial reaches the journal in one
-piece.
+A round is proposed as a whole before any of it is evaluated, from the trials of earlier rounds, with a
+sampler seeded by the search's seed and the trial's number. So what is proposed depends neither on the number
+of jobs nor on interruptions. Optuna works in memory; what it proposes is kept in our journal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .journal import Journal, with_means
-from .space import Plan, Space, distributions, suggest
+from .records import Trial
+from .space import Space, distributions, suggest
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-__all__ = ["ask_round", "earlier_study", "gives_up"]
+__all__ = ["gives_up", "need_optuna", "propose", "quiet_optuna", "study_of"]
 
 # Random candidates before the sampler trusts its own picture: planned ones all have the family's defaults.
 RANDOM_TRIALS = 8
@@ -31,45 +32,60 @@ _KEPT_FIRST, _KEPT_LATER = 75.0, 50.0
 _LEAST_TO_COMPARE = 8
 
 
-def ask_round(
-    journal: Journal,
-    earlier: Study,
-    space: Space,
-    class_counts: tuple[int, int],
-    plans: Sequence[Plan],
-    start: int,
-    stop: int,
-    seed: int,
-) -> None:
-    """Write the trials of a round that the journal does not hold yet; `earlier` holds those before it."""
-    held = journal.frozen()
-    for number in range(len(held), min(stop, len(plans))):
-        plan = plans[number]
-        reaches = distributions(space, [name for name, _ in plan.values])
-        journal.add(plan.candidate, plan.origin, dict(plan.values), reaches, {})
-    if stop <= max(len(held), len(plans)):
-        return
-    earlier.add_trials([_unevaluated(trial) for trial in journal.frozen()[start:]])
-    for number in range(len(journal.frozen()), stop):
-        earlier.sampler = _sampler(seed, number, len(plans) + RANDOM_TRIALS)
-        candidate = suggest(earlier.ask(), space, class_counts)
-        asked = earlier.get_trials(deepcopy=False)[number]
-        journal.add(candidate, "search", asked.params, asked.distributions, asked.system_attrs)
+def need_optuna() -> None:
+    """Say what to install where Optuna is missing."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError:
+        raise ImportError("a search needs Optuna: pip install 'raresight[fit]'") from None
 
 
-def earlier_study(journal: Journal, start: int) -> Study:
-    """A study in memory of the trials before a number."""
+@contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Without Optuna's log lines, and without its warning that grouped sampling is experimental."""
+    import optuna
+    from optuna.exceptions import ExperimentalWarning
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+def study_of(trials: Sequence[Trial], space: Space) -> Study:
+    """A study in memory of finished trials."""
     import optuna
 
     study = optuna.create_study(direction="maximize")
-    study.add_trials(journal.frozen()[:start])
+    study.add_trials([_frozen(trial, space) for trial in trials])
     return study
 
 
-def gives_up(earlier: Study, trial: FrozenTrial) -> bool:
+def propose(
+    earlier: Study,
+    space: Space,
+    class_counts: tuple[int, int],
+    numbers: Sequence[int],
+    n_planned: int,
+    seed: int,
+) -> list[Trial]:
+    """The trials of a round. They are added as running ones to `earlier`, the study of those before."""
+    found = []
+    for number in numbers:
+        earlier.sampler = _sampler(seed, number, n_planned + RANDOM_TRIALS)
+        candidate = suggest(earlier.ask(), space, class_counts)
+        values = earlier.get_trials(deepcopy=False)[number].params
+        found.append(Trial(number, candidate, "search", values))
+    return found
+
+
+def gives_up(earlier: Study, trial: Trial, space: Space) -> bool:
     """Whether to prune a trial after its folds so far, by the complete trials of earlier rounds."""
-    shown = with_means(trial)
-    return _pruner(len(shown.intermediate_values)).prune(earlier, shown)
+    return _pruner(len(trial.folds)).prune(earlier, _frozen(trial, space))
 
 
 def _pruner(folds: int) -> BasePruner:
@@ -90,13 +106,23 @@ def _sampler(seed: int, number: int, startup: int) -> BaseSampler:
     return TPESampler(seed=drawn, n_startup_trials=startup, multivariate=True, group=True, constant_liar=True)
 
 
-def _unevaluated(trial: FrozenTrial) -> FrozenTrial:
-    """A trial as it was when it was asked for."""
-    import copy
+def _frozen(trial: Trial, space: Space) -> FrozenTrial:
+    """A trial as Optuna holds it; the mean of its folds so far are the intermediate values."""
+    from optuna.trial import TrialState, create_trial
 
-    from optuna.trial import TrialState
-
-    fresh = copy.copy(trial)
-    fresh.state, fresh.values = TrialState.RUNNING, None
-    fresh.datetime_complete, fresh.intermediate_values = None, {}
-    return fresh
+    states = {
+        "running": TrialState.RUNNING,
+        "complete": TrialState.COMPLETE,
+        "pruned": TrialState.PRUNED,
+        "failed": TrialState.FAIL,
+    }
+    # Folds differ in difficulty; means of the same first folds are comparable.
+    values = trial.fold_values
+    means = {} if trial.message else {k: sum(values[: k + 1]) / (k + 1) for k in range(len(values))}
+    return create_trial(
+        state=states[trial.state],
+        value=means[len(means) - 1] if means and trial.is_over else None,
+        params=dict(trial.values),
+        distributions=distributions(space, list(trial.values)),
+        intermediate_values=means,
+    )

@@ -14,28 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..common.atomic_files import hold_folder
 from ..engines import Interrupts, LocalEngine, SharedArrays
 from ..model.families import FAMILIES
 from .budget import Clock, Rates, affordable
-from .fold_evaluation import Aim, FoldResult, Step, arrays_of, evaluate
-from .journal import (
-    Journal,
-    candidate_of,
-    ended_trial,
-    fold_results,
-    held_folder,
-    need_optuna,
-    quiet_optuna,
-)
-from .oof_predictions import join_parts, part_is_whole, part_path, remove_parts, score_folder
-from .records import Limits, Progress, SearchResult, StoppedBy, Task, Trial, best_of
+from .fold_evaluation import Aim, Step, arrays_of, evaluate
+from .oof_predictions import join_parts, part_path, remove_parts, score_folder
+from .records import FoldResult, Limits, Progress, SearchResult, StoppedBy, Task, Trial, best_of
 from .run_identity import check_identity, identity
-from .sampling import ask_round, earlier_study, gives_up
-from .space import Plan, Space, plans
+from .sampling import gives_up, need_optuna, propose, quiet_optuna, study_of
+from .space import CROSS_ENTROPY, Space, planned_trials
+from .trial_journal import TrialJournal
 
 if TYPE_CHECKING:
     from optuna import Study
-    from optuna.trial import FrozenTrial
 
 __all__ = ["Limits", "Progress", "SearchResult", "Task", "Trial", "search"]
 
@@ -62,7 +54,7 @@ def search(
         task: Data, folds and aim.
         space: What to choose from (`make_space`).
         limits: Trials or seconds. Cross entropy with defaults is evaluated whatever the seconds say.
-        folder: Where the search is kept: `journal.log`, `search.json`, `scores/`.
+        folder: Where the search is kept: `trials.jsonl`, `search.json`, `scores/`.
         engine: Where fits run. Default: in this process.
         listener: Called with a `Progress` after every result.
 
@@ -83,9 +75,9 @@ def search(
     """
     need_optuna()
     folder = Path(folder)
-    with held_folder(folder), quiet_optuna(), Interrupts() as interrupts:
+    with hold_folder(folder, "searching"), quiet_optuna(), Interrupts() as interrupts:
         check_identity(folder, identity(task, space))
-        journal = Journal(folder)
+        journal = TrialJournal(folder)
         _tidy(folder, journal)
         engine = engine or LocalEngine(1, folder)
         with engine.share(arrays_of(task)) as shared:
@@ -95,17 +87,19 @@ def search(
                 stopped_by = run.all_rounds(interrupts)
             except KeyboardInterrupt:
                 stopped_by = "interrupted"
+            finally:
+                journal.close(run.seconds)
         return run.found(stopped_by)
 
 
-def _tidy(folder: Path, journal: Journal) -> None:
+def _tidy(folder: Path, journal: TrialJournal) -> None:
     """Remove what a killed process left half done."""
     scores = score_folder(folder)
     scores.mkdir(exist_ok=True)
-    for path in scores.glob("*.tmp"):
+    for path in scores.glob(".*"):
         path.unlink(missing_ok=True)
-    for trial in journal.frozen():
-        if trial.state.is_finished():
+    for trial in journal.trials:
+        if trial.is_over:
             remove_parts(folder, trial.number)
 
 
@@ -121,11 +115,11 @@ class Round:
     stages: tuple[tuple[int, ...], ...]
 
 
-def rounds(planned: Sequence[Plan], n_folds: int) -> Iterator[Round]:
-    """All rounds: cross entropy, the other losses, the map of TBL in one pass, then the search's."""
+def rounds(planned: Sequence[Trial], n_folds: int) -> Iterator[Round]:
+    """All rounds: cross entropy, the other losses, the grids of losses in one pass, then the search's."""
     at_once = (tuple(range(n_folds)),)
-    baselines = sum(plan.candidate.loss == "crossentropy" for plan in planned)
-    defaults = sum(plan.origin == "default" for plan in planned)
+    baselines = sum(trial.candidate.loss == CROSS_ENTROPY for trial in planned)
+    defaults = sum(trial.origin == "default" for trial in planned)
     ends = [baselines, *range(baselines + ROUND, defaults, ROUND), defaults, len(planned)]
     start = 0
     for stop in ends:
@@ -164,28 +158,32 @@ class _Run:
         space: Space,
         limits: Limits,
         folder: Path,
-        journal: Journal,
+        journal: TrialJournal,
         fits: _Fits,
         listener: Listener | None,
     ) -> None:
         self._task, self._space, self._limits, self._folder = task, space, limits, folder
         self._journal, self._fits, self._listener = journal, fits, listener
-        self._plans = plans(space, task.class_counts)
+        self._planned = planned_trials(space, task.class_counts)
         self._clock = Clock(journal.seconds)
         self._spent_before = journal.seconds
-        self._ended: dict[int, Trial] = {}
         self._done_before = len(self._trials())
         self._rates = Rates()
-        for trial in journal.frozen():
-            for result in fold_results(trial).values():
-                self._rates.note(candidate_of(trial), result.seconds)
+        for trial in journal.trials:
+            for result in trial.folds.values():
+                self._rates.note(trial.candidate, result.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent, that of earlier runs included."""
+        return self._clock.seconds
 
     def all_rounds(self, interrupts: Interrupts) -> StoppedBy:
         """Evaluate round after round up to the limits."""
-        for turn in rounds(self._plans, len(self._task.folds)):
+        for turn in rounds(self._planned, len(self._task.folds)):
             if self._limits.trials is not None and turn.start >= self._limits.trials:
                 return "trials"
-            if turn.start == len(self._plans) and best_of(self._trials()) is None:
+            if turn.start == len(self._planned) and best_of(self._trials()) is None:
                 return "trials"  # nothing works: found() says why
             if not self._is_over(turn):
                 if turn.start and self._seconds_left() <= 0:
@@ -198,7 +196,6 @@ class _Run:
 
     def found(self, stopped_by: StoppedBy) -> SearchResult:
         """The outcome; KeyboardInterrupt or RuntimeError where there is none."""
-        self._journal.note_seconds(self._clock.seconds)
         trials = self._trials()
         best = best_of(trials)
         if best is None and stopped_by == "interrupted":
@@ -206,21 +203,21 @@ class _Run:
         if best is None:
             reasons = [trial.message for trial in trials if trial.message]
             raise RuntimeError(f"no candidate could be evaluated; the first failed so: {reasons[0]}")
-        return SearchResult(trials, best, stopped_by, self._clock.seconds, self._folder, len(self._task.y))
+        return SearchResult(trials, best, stopped_by, self._clock.seconds, self._folder)
 
     def _is_over(self, turn: Round) -> bool:
-        held = self._journal.frozen()
+        held = self._journal.trials
         stop = self._within_limit(turn.stop)
-        return len(held) >= stop and all(trial.state.is_finished() for trial in held[turn.start : stop])
+        return len(held) >= stop and all(trial.is_over for trial in held[turn.start : stop])
 
     def _within_limit(self, number: int) -> int:
         return number if self._limits.trials is None else min(number, self._limits.trials)
 
     def _evaluate(self, turn: Round) -> bool:
         """Ask for a round and evaluate it; False where the time did not suffice for all of it."""
-        journal, counts = self._journal, self._task.class_counts
-        earlier = earlier_study(journal, turn.start)
-        ask_round(journal, earlier, self._space, counts, self._plans, turn.start, turn.stop, self._task.seed)
+        earlier = study_of(self._journal.trials[: turn.start], self._space)
+        if len(self._journal.trials) == turn.start:
+            self._journal.propose(self._proposed(turn, earlier))
         in_time = True
         for stage in turn.stages:
             steps = self._steps(turn, stage)
@@ -230,15 +227,21 @@ class _Run:
             self._tell(waiting)
             for step, results in self._fits.of(chosen):
                 for number, candidate, result in zip(step.numbers, step.candidates, results):
-                    self._journal.record(number, step.fold, result)
+                    self._journal.record(number, step.fold, result, self._clock.seconds)
                     self._rates.note(candidate, result.seconds)
-                self._journal.note_seconds(self._clock.seconds)
                 waiting.remove(step)
                 self._settle(step.numbers, earlier, stage)
                 self._tell(waiting)
             self._settle(range(turn.start, turn.stop), earlier, stage)
         self._tell([])
         return in_time
+
+    def _proposed(self, turn: Round, earlier: Study) -> list[Trial]:
+        """The trials of a round: the planned ones, then those of the sampler."""
+        planned = self._planned[turn.start : turn.stop]
+        numbers = range(turn.start, turn.stop)
+        counts, seed = self._task.class_counts, self._task.seed
+        return planned or propose(earlier, self._space, counts, numbers, len(self._planned), seed)
 
     def _steps(self, turn: Round, stage: tuple[int, ...]) -> list[Step]:
         """What a stage has still to do.
@@ -247,34 +250,31 @@ class _Run:
         together may differ in the last digits from fits found alone, so they stay together, whichever of
         them have ended or are beyond the limit.
         """
-        members = [
-            trial for trial in self._journal.frozen()[turn.start : turn.stop] if _reaches(trial, stage)
-        ]
+        members = [trial for trial in self._journal.trials[turn.start : turn.stop] if _reaches(trial, stage)]
         within = self._within_limit(turn.stop)
-        together: dict[str, list[FrozenTrial]] = {}
-        alone: list[list[FrozenTrial]] = []
+        together: dict[str, list[Trial]] = {}
+        alone: list[list[Trial]] = []
         for trial in members:
-            family = FAMILIES[candidate_of(trial).family]
+            family = FAMILIES[trial.candidate.family]
             if family.fits_together:
                 together.setdefault(family.name, []).append(trial)
             elif trial.number < within:
                 alone.append([trial])
         groups = [*(group for group in together.values() if group[0].number < within), *alone]
         return [
-            Step(fold, tuple(t.number for t in group), tuple(candidate_of(t) for t in group))
+            Step(fold, tuple(t.number for t in group), tuple(t.candidate for t in group))
             for group in groups
             for fold in stage
             if any(self._lacks(trial, fold) for trial in group)
         ]
 
-    def _lacks(self, trial: FrozenTrial, fold: int) -> bool:
-        if trial.state.is_finished():
+    def _lacks(self, trial: Trial, fold: int) -> bool:
+        if trial.is_over:
             return False
-        result = fold_results(trial).get(fold)
+        result = trial.folds.get(fold)
         if result is None or result.message:
             return result is None
-        path = part_path(self._folder, trial.number, fold)
-        return not part_is_whole(path, len(self._task.folds[fold].test))
+        return not part_path(self._folder, trial.number, fold).exists()
 
     def _in_time(self, steps: list[Step], turn: Round, folds_left: int, folds_here: int) -> list[Step]:
         """The steps of those candidates, in order, whose remaining folds fit into the time left."""
@@ -290,30 +290,25 @@ class _Run:
 
     def _settle(self, numbers: Sequence[int], earlier: Study, stage: tuple[int, ...]) -> None:
         """End those trials whose results say so."""
-        n_folds = len(self._task.folds)
         for number in numbers:
-            trial = self._journal.frozen()[number]
-            results = fold_results(trial)
-            if trial.state.is_finished() or list(results) != list(range(stage[-1] + 1)):
+            trial = self._journal.trials[number]
+            if trial.is_over or list(trial.folds) != list(range(stage[-1] + 1)):
                 continue  # not yet, or in a later stage
-            if any(result.message for result in results.values()):
-                self._journal.end(number)
-            elif len(results) == n_folds:
+            if trial.message:
+                self._journal.end(number, "failed")
+            elif len(trial.folds) == len(self._task.folds):
                 join_parts(self._folder, number, len(self._task.y), [fold.test for fold in self._task.folds])
-                self._journal.end(number)
-            elif gives_up(earlier, trial):
-                self._journal.end(number, pruned=True)
+                self._journal.end(number, "complete")
+            elif gives_up(earlier, trial, self._space):
+                self._journal.end(number, "pruned")
             else:
                 continue
             remove_parts(self._folder, number)
 
     def _trials(self) -> tuple[Trial, ...]:
         """The trials that have ended, within the limit."""
-        held = self._journal.frozen()
-        for trial in held[: self._within_limit(len(held))]:
-            if trial.state.is_finished() and trial.number not in self._ended:
-                self._ended[trial.number] = ended_trial(trial)
-        return tuple(self._ended[number] for number in sorted(self._ended))
+        held = self._journal.trials
+        return tuple(trial for trial in held[: self._within_limit(len(held))] if trial.is_over)
 
     def _seconds_left(self) -> float:
         seconds = self._limits.seconds
@@ -341,12 +336,9 @@ class _Run:
         )
 
 
-def _reaches(trial: FrozenTrial, stage: tuple[int, ...]) -> bool:
+def _reaches(trial: Trial, stage: tuple[int, ...]) -> bool:
     """Whether a trial has got as far as a stage: no earlier fold failed, and it was not given up before."""
-    from optuna.trial import TrialState
-
-    results = fold_results(trial)
-    before = [fold for fold in range(stage[0]) if fold in results and not results[fold].message]
+    before = [fold for fold in range(stage[0]) if fold in trial.folds and not trial.folds[fold].message]
     if len(before) < stage[0]:
         return False
-    return not (trial.state == TrialState.PRUNED and len(results) == stage[0])
+    return not (trial.state == "pruned" and len(trial.folds) == stage[0])

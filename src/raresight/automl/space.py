@@ -11,7 +11,7 @@ import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..losses import CrossEntropy, Loss, NonConvexLossWarning, parse
 from ..losses.parameters import SearchRange
@@ -22,25 +22,23 @@ from ..model.families import (
     installed_families,
     require_family,
 )
+from .records import Origin, Trial
 
 if TYPE_CHECKING:
     from optuna import Trial as OptunaTrial
     from optuna.distributions import BaseDistribution
 
 __all__ = [
-    "Plan",
     "Space",
     "default_losses",
     "distributions",
     "make_space",
-    "planned",
-    "plans",
+    "planned_trials",
     "suggest",
 ]
 
 Number = float | int
 Counts = tuple[int, int]
-PlannedAs = Literal["default", "map"]
 
 CROSS_ENTROPY = CrossEntropy.name
 
@@ -51,19 +49,6 @@ class Space:
 
     families: tuple[str, ...]
     losses: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A candidate that is tried whatever the search finds, and where it lies in the space.
-
-    `origin` is "default" for a loss with its defaults and "map" for a setting of a loss's grid; `values`
-    are the search's parameters, the family's defaults among them, so that the sampler learns from it.
-    """
-
-    candidate: Candidate
-    origin: PlannedAs
-    values: tuple[tuple[str, Number | str], ...]
 
 
 def make_space(
@@ -94,8 +79,8 @@ def default_losses() -> tuple[str, ...]:
     return (CROSS_ENTROPY, *(name for _, name in placed))
 
 
-def planned(space: Space, class_counts: Counts) -> list[Candidate]:
-    """The candidates that are always tried first.
+def planned_trials(space: Space, class_counts: Counts) -> list[Trial]:
+    """The trials that every search begins with.
 
     Cross entropy with defaults in every family; then, family by family, every other loss with its defaults;
     then, for linear models, the grid of a loss that declares one.
@@ -104,24 +89,32 @@ def planned(space: Space, class_counts: Counts) -> list[Candidate]:
         space: The space.
         class_counts: Negatives and positives, which the margins of some losses depend on.
 
-    >>> for candidate in planned(make_space("linear", "focal"), (990, 10)):
-    ...     print(candidate.text)
-    linear, crossentropy
-    linear, focal(gamma=2.0)
+    >>> for trial in planned_trials(make_space("linear", "focal"), (990, 10)):
+    ...     print(trial.origin, trial.candidate.text)
+    default linear, crossentropy
+    default linear, focal(gamma=2.0)
     """
-    return [plan.candidate for plan in plans(space, class_counts)]
-
-
-def plans(space: Space, class_counts: Counts) -> list[Plan]:
-    """`planned`, each with its origin and its values of the search's parameters."""
     others = [loss for loss in space.losses if loss != CROSS_ENTROPY]
-    result = [_default_plan(family, CROSS_ENTROPY, class_counts) for family in space.families]
-    result += [_default_plan(family, loss, class_counts) for family in space.families for loss in others]
+    pairs = [(family, CROSS_ENTROPY) for family in space.families]
+    pairs += [(family, loss) for family in space.families for loss in others]
+    chosen: list[tuple[str, str, dict[str, Number], Origin]] = [
+        (family, loss, _defaults(loss), "default") for family, loss in pairs
+    ]
     # Only where they share each pass over the rows are so many more candidates cheap.
     for family in (name for name in space.families if FAMILIES[name].fits_together):
-        for loss in space.losses:
-            result += [_plan(family, loss, values, class_counts, "map") for values in _grid(loss)]
-    return result
+        chosen += [(family, loss, values, "map") for loss in space.losses for values in _grid(loss)]
+    return [
+        Trial(
+            number,
+            Candidate(family, _loss_text(loss, values, class_counts)),
+            origin,
+            # The family's defaults among them, so that the sampler learns from it.
+            {"family": family, "loss": loss}
+            | {f"{loss}.{name}": value for name, value in values.items()}
+            | {f"{family}.{name}": value for name, value in FAMILIES[family].defaults.items()},
+        )
+        for number, (family, loss, values, origin) in enumerate(chosen)
+    ]
 
 
 def suggest(trial: OptunaTrial, space: Space, class_counts: Counts) -> Candidate:
@@ -157,19 +150,8 @@ def distributions(space: Space, names: Sequence[str]) -> dict[str, BaseDistribut
     return result
 
 
-def _default_plan(family: str, loss: str, class_counts: Counts) -> Plan:
-    values = {name: reach.default for name, reach in _loss_ranges(loss).items()}
-    return _plan(family, loss, values, class_counts, "default")
-
-
-def _plan(
-    family: str, loss: str, values: dict[str, Number], class_counts: Counts, origin: Literal["default", "map"]
-) -> Plan:
-    candidate = Candidate(family, _loss_text(loss, values, class_counts))
-    named: dict[str, Number | str] = {"family": family, "loss": loss}
-    named |= {f"{loss}.{name}": value for name, value in values.items()}
-    named |= {f"{family}.{name}": value for name, value in FAMILIES[family].defaults.items()}
-    return Plan(candidate, origin, tuple(named.items()))
+def _defaults(loss: str) -> dict[str, Number]:
+    return {name: reach.default for name, reach in _loss_ranges(loss).items()}
 
 
 def _loss_ranges(loss: str) -> dict[str, SearchRange]:
@@ -198,7 +180,7 @@ def _grid(loss: str) -> list[dict[str, Number]]:
     if kind is None or not kind.search_grid:
         return []
     names, axes = zip(*kind.search_grid.items(), strict=True)
-    usual = {name: reach.default for name, reach in _loss_ranges(loss).items()}
+    usual = _defaults(loss)
     settings: list[dict[str, Number]] = [
         usual | dict(zip(names, values, strict=True)) for values in itertools.product(*axes)
     ]
