@@ -92,6 +92,9 @@ def limits_of(loss: Loss, start: Start, hessian_factor: float = 1.0) -> LeafLimi
     even = start_of(loss, (1 / n_classes,) * n_classes)
     scale = min(start.relative_curvature, math.sqrt(start.relative_curvature * even.relative_curvature))
     scale *= hessian_factor
+    if not math.isfinite(scale):
+        # Every leaf would be refused, and the model would be a constant.
+        raise ValueError(f"the curvature of {loss} at its start score is {scale}, trees need a finite one")
     return LeafLimits(
         min_child_weight=CHILD_POSITIVES * scale,
         l2=L2_POSITIVES * scale,
