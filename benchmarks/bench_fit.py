@@ -27,7 +27,7 @@ import numpy as np
 
 import raresight
 from machine import describe
-from raresight.automl.options import make_options
+from raresight.automl.options import Options
 from raresight.automl.rows import Rows, read_rows
 from raresight.metrics import compare, partial_auc, recall_at_fpr
 
@@ -121,10 +121,7 @@ RIVALS: dict[str, Callable[[Rows, int], np.ndarray]] = {
 
 
 def measure(data: Path, seed: int) -> list[dict[str, Any]]:
-    options = make_options(
-        target="Class", positive=None, fpr=FPR, max_fpr=MAX_FPR, time=None, group=None, budget=None,
-        trials=None, test_size=0.25, seed=seed, jobs=None,
-    )  # fmt: skip
+    options = Options(target="Class", fpr=FPR, max_fpr=MAX_FPR, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         seconds, memory = command(data, out, seed)

@@ -6,7 +6,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .automl import FitResult, fit
+    from .automl.fitting import fit
+    from .automl.result import FitResult
     from .model import Model, load
 
 __version__ = "0.1.0"
@@ -14,7 +15,7 @@ __version__ = "0.1.0"
 __all__ = ["FitResult", "Model", "__version__", "fit", "load"]
 
 # The losses alone must import on a machine with NumPy and nothing else.
-_LAZY = {"FitResult": "automl", "fit": "automl", "Model": "model", "load": "model"}
+_LAZY = {"FitResult": "automl.result", "fit": "automl.fitting", "Model": "model", "load": "model"}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,8 @@ def whole(tmp_path_factory):
     """The outcome of a search that nothing disturbs: its facts and its folder."""
     from table_search import TRIALS, facts, small_space, small_task
 
-    from raresight.automl import Limits, search
+    from raresight.automl.records import Limits
+    from raresight.automl.search import search
 
     folder = tmp_path_factory.mktemp("whole")
     found = search(small_task(), small_space(), Limits(TRIALS), folder=folder)

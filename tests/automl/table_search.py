@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from raresight.automl import Limits, SearchResult, Space, Task, make_space, search
+from raresight.automl.records import Limits, SearchResult, Task
+from raresight.automl.search import search
+from raresight.automl.space import Space, make_space
 from raresight.engines import LocalEngine
 from raresight.tables.splits import make_folds
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
-from raresight.automl import Limits, search
+from raresight.automl.records import Limits
+from raresight.automl.search import search
 
 PROGRAM = Path(__file__).with_name("table_search.py")
 

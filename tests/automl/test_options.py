@@ -1,19 +1,22 @@
-"""Options are checked before anything is read."""
+"""Options are checked before anything is read, and one record of them serves all."""
+
+import inspect
+import shlex
 
 import pytest
+import typer
 
+import raresight
+from raresight import cli
 from raresight.automl.options import (
     DEFAULT_BUDGET,
     DEFAULT_TRIALS,
+    Options,
     default_folder,
-    make_options,
     read_duration,
 )
 
-GOOD = {
-    "target": "y", "positive": None, "fpr": 0.001, "max_fpr": 0.01, "time": None, "group": None,
-    "budget": None, "trials": None, "test_size": 0.25, "seed": 0, "jobs": 2,
-}  # fmt: skip
+GOOD = {"target": "y", "jobs": 2}
 
 
 @pytest.mark.parametrize(
@@ -32,13 +35,13 @@ def test_what_is_no_duration(text):
 
 
 def test_defaults_are_a_number_and_a_time():
-    options = make_options(**GOOD)
-    assert (options.trials, options.seconds) == (DEFAULT_TRIALS, DEFAULT_BUDGET)
+    options = Options(**GOOD)
+    assert (options.trials, options.budget) == (DEFAULT_TRIALS, DEFAULT_BUDGET)
 
 
 def test_one_limit_given_is_the_only_one():
-    assert make_options(**GOOD | {"trials": 5}).seconds is None
-    assert make_options(**GOOD | {"budget": "5m"}).trials is None
+    assert Options(**GOOD | {"trials": 5}).budget is None
+    assert Options(**GOOD | {"budget": "5m"}).trials is None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_one_limit_given_is_the_only_one():
 )
 def test_bad_options(wrong, message):
     with pytest.raises(ValueError, match=message):
-        make_options(**GOOD | wrong)
+        Options(**GOOD | wrong)
 
 
 def test_folder_is_named_after_the_data():
@@ -72,13 +75,42 @@ def test_folder_is_named_after_the_data():
     ("fpr", "given", "used"), [(0.001, None, 0.01), (0.05, None, 0.05), (0.05, 0.02, 0.02)]
 )
 def test_models_are_chosen_where_they_are_used(fpr, given, used):
-    assert make_options(**GOOD | {"fpr": fpr, "max_fpr": given}).max_fpr == used
+    assert Options(**GOOD | {"fpr": fpr, "max_fpr": given}).max_fpr == used
 
 
 def test_columns_to_leave_out():
-    assert make_options(**GOOD).drop == ()
-    assert make_options(**GOOD, drop="a").drop == ("a",)
-    assert make_options(**GOOD, drop=["a", "b", "a"]).drop == ("a", "b")
+    assert Options(**GOOD).drop == ()
+    assert Options(**GOOD, drop="a").drop == ("a",)
+    assert Options(**GOOD, drop=["a", "b", "a"]).drop == ("a", "b")
     for wrong in ("y", ["when"], [3]):
         with pytest.raises(ValueError, match="drop names columns not to learn from"):
-            make_options(**GOOD | {"time": "when"}, drop=wrong)
+            Options(**GOOD | {"time": "when"}, drop=wrong)
+
+
+def parsed(command):
+    """The options that the command line reads, as the command does."""
+    read = (
+        typer.main.get_command(cli.app).commands["fit"].make_context("fit", shlex.split(command)[2:]).params
+    )
+    return Options(**{name: read[name] for name in ["data", *(one.name for one in Options.typed())]})
+
+
+def test_one_record_serves_the_command_python_and_the_line_that_repeats():
+    names = [one.name for one in Options.typed()]
+    assert set(names) <= set(inspect.signature(raresight.fit).parameters)
+    assert all(f"        {name}: " in raresight.fit.__doc__ for name in names)
+    options = Options(
+        data="a table.csv", target="is fraud", positive="-1", fpr=1 / 3, max_fpr=0.5, group="shop",
+        drop=("a", "b c"), families="linear", losses="tbl(alpha=0.7,C=1),focal", trials=7, budget="1h30m",
+        test_size=0.2, seed=3, jobs=1,
+    )  # fmt: skip
+    assert parsed(options.command() + " --jobs 1") == options
+    apart = Options(data="a.csv", test="b.csv", target="y", trials=1, jobs=1)
+    assert parsed(apart.command() + " --jobs 1") == apart
+
+
+def test_a_wrong_name_is_answered_with_the_right_one():
+    with pytest.raises(TypeError, match="no option 'max_frp'; did you mean 'max_fpr'"):
+        raresight.fit("sample", target="Class", max_frp=0.1)
+    with pytest.raises(TypeError, match="needs the option 'target'"):
+        raresight.fit("sample")

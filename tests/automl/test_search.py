@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
-from raresight.automl import Limits, baseline_of, leaderboard, make_space, search
-from raresight.automl.search import ROUND, rounds
-from raresight.automl.space import planned_trials
+from raresight.automl.leaderboard import baseline_of, leaderboard
+from raresight.automl.records import Limits
+from raresight.automl.search import ROUND, rounds, search
+from raresight.automl.space import make_space, planned_trials
 from raresight.engines import LocalEngine
 from raresight.metrics import partial_auc, recall_at_fpr
 from raresight.tables.splits import Split

@@ -10,8 +10,7 @@ import optuna
 import pytest
 from table_search import table
 
-from raresight.automl import default_losses, make_space, planned_trials, suggest
-from raresight.automl.space import distributions
+from raresight.automl.space import default_losses, distributions, make_space, planned_trials, suggest
 from raresight.losses import parse
 from raresight.model.families import FAMILIES, Candidate, fit_candidates, installed_families
 

@@ -13,8 +13,8 @@ import pytest
 
 import raresight
 from deep.deep_tables import mixed_frame, ring_table
-from raresight.automl import make_space, planned_trials, suggest
 from raresight.automl.budget import Rates
+from raresight.automl.space import make_space, planned_trials, suggest
 from raresight.common.calibration import Calibrator
 from raresight.deep import DeepClassifier
 from raresight.metrics import roc_auc
@@ -112,7 +112,7 @@ def test_the_cost_of_a_net_grows_with_its_epochs():
 def test_without_torch_the_family_names_the_extra():
     script = (
         "import sys\n"
-        "from raresight.automl import make_space\n"
+        "from raresight.automl.space import make_space\n"
         "sys.modules['torch'] = None\n"
         "print(make_space().families)\n"
         "make_space('deep')"

@@ -12,7 +12,7 @@ import pytest
 
 import raresight
 from deep.deep_tables import ring_table
-from raresight.automl import make_space, suggest
+from raresight.automl.space import make_space, suggest
 from raresight.deep import DeepClassifier
 from raresight.metrics import roc_auc
 from raresight.model import Candidate, fit_candidates
@@ -96,7 +96,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(runs):
     script = (
         "import sys\n"
         "import raresight\n"
-        "from raresight.automl import make_space\n"
+        "from raresight.automl.space import make_space\n"
         f"for library, call in {tries!r}:\n"
         "    sys.modules[library] = None\n"
         "    try:\n"

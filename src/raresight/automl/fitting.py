@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import shlex
+import inspect
 import tempfile
 import time as clock
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,11 @@ from .evaluation import calibration_by, fit_all, judge, loss_verdict, policies_o
 from .influential import influential_rows
 from .leaderboard import baseline_of, leaderboard
 from .notes import notes_of
-from .options import Options, make_options
+from .options import TABLE, Options, check_names
 from .result import FitResult
 from .rows import Rows, SearchRows, describe_split, read_rows, search_rows
 from .run_folder import check_place, open_run
 from .search import Limits, Progress, SearchResult, Task, search
-from .space import Space, make_space
 
 __all__ = ["Step", "fit"]
 
@@ -56,24 +55,11 @@ Listener = Callable[[Step], None]
 def fit(
     data: Any,
     *,
-    target: str,
-    positive: Any = None,
-    fpr: float = 0.001,
-    max_fpr: float | None = None,
-    time: str | None = None,
-    group: str | None = None,
-    families: str | Iterable[str] | None = None,
-    losses: str | Iterable[str] | None = None,
-    budget: str | float | None = None,
-    trials: int | None = None,
-    test_size: float = 0.25,
     test: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
-    seed: int = 0,
-    jobs: int | None = None,
-    drop: str | Iterable[str] | None = None,
     listener: Listener | None = None,
+    **options: Any,
 ) -> FitResult:
     """Choose a family, a loss and their parameters, calibrate, find the threshold, and judge on unseen rows.
 
@@ -85,27 +71,11 @@ def fit(
     Args:
         data: A path (CSV, Parquet, Arrow, a folder of parts), the word "sample" for the bundled table, or a
             pandas, polars or Arrow table.
-        target: The column with the two classes.
-        positive: Its value for the rare class; left out, 1, true or the rarer one.
-        fpr: The false-positive rate that alarms may cause: the threshold is set for it.
-        max_fpr: The largest false-positive rate of the partial AUC that candidates compete in; None for 0.01,
-            or `fpr` where that is larger.
-        time: Column of time: hold out the latest rows, and validate on later rows than one trains on.
-        group: Column of groups, such as customers: no group is on both sides of a split.
-        families: Of "linear", "lightgbm", "xgboost" and the nets "deep" (a plain one), "tabm", "tabnet"; left
-            out, all that are installed but nets, which take many times as long.
-        losses: Names or texts of losses, such as "tbl,focal(gamma=2)"; left out, seven of them.
-        budget: Time for the search, such as "5m" or seconds.
-        trials: Number of candidates. With neither: 100 candidates or three minutes.
-        test_size: Share of the rows held out.
-        test: A source of test rows instead.
-        out: Folder for the journal, so that a killed run can go on, and for the results. Left out, nothing
+        test: A source of test rows, instead of rows held out.
+        out: Folder for the journal, so that a killed run can go on, and for the results. Default: nothing
             is kept but what `FitResult.save` writes.
-        resume: Go on with the run in `out`.
-        seed: Everything random comes from it.
-        jobs: Processes; left out, one a core.
-        drop: Columns that are not to be learnt from, such as one that gives the target away.
-        listener: Called with a `Step` whenever there is something to tell.
+        resume: Continue the run in `out`.
+        listener: Called with a `Step` whenever there is something to report.
 
     Raises:
         ValueError: If the data or the options do not allow an honest answer; the message says why.
@@ -119,36 +89,20 @@ def fit(
         >>> result.model.members[0].fitted.candidate.family
         'linear'
     """
+    check_names(options)
     _need_libraries()
-    options = make_options(
-        target=target,
-        positive=positive,
-        fpr=fpr,
-        max_fpr=max_fpr,
-        time=time,
-        group=group,
-        budget=budget,
-        trials=trials,
-        test_size=test_size,
-        seed=seed,
-        jobs=jobs,
-        drop=drop,
-    )
-    space = make_space(
-        *(one if one is None or isinstance(one, str) else list(one) for one in (families, losses))
-    )
+    asked = Options(data=_name_of(data), test=None if test is None else _name_of(test), **options)
     if resume and out is None:
         raise ValueError("there is nothing to resume without a folder: give it by out")
     with tempfile.TemporaryDirectory(prefix="raresight-") as scratch:
         folder = Path(scratch) / "run" if out is None else Path(out)
-        return _run(data, test, options, space, folder, resume, out is not None, listener or _silent)
+        return _run(data, test, asked, folder, resume, out is not None, listener or _silent)
 
 
 def _run(
     data: Any,
     test: Any,
     options: Options,
-    space: Space,
     folder: Path,
     resume: bool,
     save: bool,
@@ -157,11 +111,10 @@ def _run(
     begun = clock.perf_counter()
     check_place(folder)
     if (folder / "run.json").exists() and not resume:
-        open_run(folder, options, {}, resume=False)  # refused before anything is read
+        open_run(folder, options, "", resume=False)  # refused before anything is read
     tell(Step("Reading the table"))
     rows = read_rows(data, test, options)
-    what = {"families": list(space.families), "losses": list(space.losses), "data": rows.fingerprint}
-    open_run(folder, options, what, resume=resume)
+    open_run(folder, options, rows.fingerprint, resume=resume)
     tell(Step("Searching", columns=rows.profile.column_summary(), notes=rows.profile.warnings))
     chosen = search_rows(rows, options.seed)
     task = Task(
@@ -178,15 +131,15 @@ def _run(
     with LocalEngine(options.jobs, folder / "search") as engine:
         found = search(
             task,
-            space,
-            Limits(options.trials, options.seconds),
+            options.space,
+            Limits(options.trials, options.budget),
             folder=folder / "search",
             engine=engine,
             listener=lambda progress: tell(Step("Searching", progress)),
         )
         # What is left takes seconds: a first Ctrl-C waits for it, a second one ends it.
         with nullcontext() if found.stopped_by == "interrupted" else Interrupts():
-            result = _conclude(data, test, options, space, rows, chosen, task, found, engine, tell, begun)
+            result = _conclude(options, rows, chosen, task, found, engine, tell, begun)
             if save:
                 tell(Step("Writing the model and the report"))
                 result.save(folder)
@@ -194,10 +147,7 @@ def _run(
 
 
 def _conclude(
-    data: Any,
-    test: Any,
     options: Options,
-    space: Space,
     rows: Rows,
     chosen: SearchRows,
     task: Task,
@@ -231,7 +181,7 @@ def _conclude(
         influential, no_influence = influential_rows(rows, chosen, winner.loss, out_of_fold)
     board = leaderboard(found, task, baseline.number)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    command = _command(data, test, _as_done(options, found), space)
+    command = _as_done(options, found).command()
     model = Model.of(
         rows.schema,
         [fitted[winner]],
@@ -267,11 +217,11 @@ def _conclude(
         no_influence=no_influence,
         test_y=rows.test.y,
         losses=tuple(_tried_losses(found)),
-        source=Path(data).name if isinstance(data, (str, Path)) else "table",
-        split=describe_split(options, test),
+        source="table" if options.data == TABLE else Path(options.data).name,
+        split=describe_split(options),
         command=command,
         options=options,
-        versions=versions_of([*_LIBRARIES, *packages_of(space.families)]),
+        versions=versions_of([*_LIBRARIES, *packages_of(options.families)]),
         fingerprint=rows.fingerprint,
         made=made,
         seconds=clock.perf_counter() - begun,
@@ -308,8 +258,8 @@ def _summary(found: SearchResult, planned: int | None) -> dict[str, Any]:
 def _as_done(options: Options, found: SearchResult) -> Options:
     """The options that ask for what was done: so many trials, whatever the time."""
     if found.stopped_by == "trials":
-        return replace(options, seconds=None)
-    return replace(options, trials=len(found.trials), seconds=None)
+        return replace(options, budget=None)
+    return replace(options, trials=len(found.trials), budget=None)
 
 
 def _tried_losses(found: SearchResult) -> list[str]:
@@ -323,25 +273,28 @@ def _tried_losses(found: SearchResult) -> list[str]:
     return [loss for _, loss in sorted(best.values(), reverse=True)]
 
 
-def _command(data: Any, test: Any, options: Options, space: Space) -> str:
-    """The command line that does the same."""
-    source = str(data) if isinstance(data, (str, Path)) else "TABLE"
-    parts = ["raresight", "fit", source, "--target", options.target]
-    if options.positive is not None:
-        parts += ["--positive", options.positive]
-    parts += ["--fpr", f"{options.fpr:g}", "--max-fpr", f"{options.max_fpr:g}"]
-    for name, column in (("--time", options.time), ("--group", options.group)):
-        if column is not None:
-            parts += [name, column]
-    for column in options.drop:
-        parts += ["--drop", column]
-    parts += ["--families", ",".join(space.families), "--losses", ",".join(space.losses)]
-    if options.trials is not None:
-        parts += ["--trials", str(options.trials)]
-    if options.seconds is not None:
-        parts += ["--budget", f"{options.seconds:g}s"]
-    if test is None:
-        parts += ["--test-size", f"{options.test_size:g}"]
-    else:
-        parts += ["--test", str(test) if isinstance(test, (str, Path)) else "TABLE"]
-    return shlex.join([*parts, "--seed", str(options.seed)])
+def _name_of(source: Any) -> str:
+    return str(source) if isinstance(source, (str, Path)) else TABLE
+
+
+def _signature() -> inspect.Signature:
+    """Of `fit`, with the options in place of `**options`."""
+    *shown, _ = inspect.signature(fit).parameters.values()
+    kind = inspect.Parameter.KEYWORD_ONLY
+    taken = [
+        inspect.Parameter(
+            one.name,
+            kind,
+            default=inspect.Parameter.empty if one.default is MISSING else one.default,
+            annotation=one.type,
+        )
+        for one in Options.typed()
+        if one.name != "test"
+    ]
+    return inspect.Signature([shown[0], *taken, *shown[1:]], return_annotation="FitResult")
+
+
+fit.__signature__ = _signature()  # type: ignore[attr-defined]
+if fit.__doc__:  # not under python -OO
+    told = [f"        {one.name}: {one.metadata['help']}\n" for one in Options.typed() if one.name != "test"]
+    fit.__doc__ = fit.__doc__.replace("        test: A source", f"{''.join(told)}        test: A source", 1)

@@ -1,67 +1,200 @@
-"""What a run is asked to do, checked before anything is read."""
+"""What a fit is asked to do: one record for the command, `raresight.fit`, the journal and the report.
+
+An option is a field of `Options`. The command line, the Python signature, the comparison with an earlier run
+in the same folder and the command that repeats a run are all read from the fields, so that a new option
+touches this file and the one that uses it.
+"""
 
 from __future__ import annotations
 
+import difflib
 import math
+import os
 import re
+import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["DEFAULT_BUDGET", "DEFAULT_TRIALS", "Options", "default_folder", "make_options", "read_duration"]
+if TYPE_CHECKING:
+    from .space import Space
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "DEFAULT_TRIALS",
+    "TABLE",
+    "Options",
+    "check_names",
+    "default_folder",
+    "read_duration",
+]
 
 DEFAULT_MAX_FPR = 0.01
 DEFAULT_TRIALS = 100
 DEFAULT_BUDGET = 180.0
+TABLE = "TABLE"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of a run; `trials` and `seconds` end the search, whichever comes first."""
+def _option(help: str, default: Any = MISSING, *, typed: Any = str, free: bool = False) -> Any:
+    """A field of `Options`.
 
-    target: str
-    positive: str | None
-    fpr: float
-    max_fpr: float
-    time: str | None
-    group: str | None
-    trials: int | None
-    seconds: float | None
-    test_size: float
-    seed: int
-    jobs: int
-    drop: tuple[str, ...] = ()
-
-
-def make_options(
-    *,
-    target: Any,
-    positive: Any,
-    fpr: float,
-    max_fpr: float | None,
-    time: str | None,
-    group: str | None,
-    budget: str | float | None,
-    trials: int | None,
-    test_size: float,
-    seed: int,
-    jobs: int | None,
-    drop: str | Iterable[str] | None = None,
-) -> Options:
-    """Check the options. Without `budget` and `trials` both defaults hold; given one, only that one does.
-
-    Without `max_fpr` it is 0.01, or `fpr` where that is larger: a model is not chosen where it is not used.
+    Args:
+        help: What it is, for the command line and the Python docstring: at most 100 characters.
+        default: Its default; without one it must be given.
+        typed: The type as it is typed on the command line; a list is given several times.
+        free: It may differ when a run is continued.
     """
+    return field(default=default, metadata={"help": help, "typed": typed, "free": free})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a fit is asked to do, checked before anything is read.
+
+    Values are kept as they are used: `families` and `losses` as tuples of names, `budget` in seconds.
+
+    Raises:
+        ValueError: If a value is not possible; the message names the option.
+
+    >>> Options(target="fraud", fpr=0.05, families="linear", losses="tbl", trials=4).max_fpr
+    0.05
+    """
+
+    data: str = field(default=TABLE, metadata={"free": True})
+    target: str = _option("Column with the two classes.")
+    positive: str | None = _option("Value of the rare class. Default: 1, true, or the rarer one.", None)
+    fpr: float = _option("False-positive rate that alerts may cause.", 0.001, typed=float)
+    max_fpr: float = _option(
+        "False-positive rate where the partial AUC to choose by ends. Default: 0.01, or fpr if larger.",
+        None,
+        typed=float,
+    )
+    time: str | None = _option("Column of time: train on the past, test on the latest rows.", None)
+    group: str | None = _option("Column of groups: no group is on both sides of a split.", None)
+    drop: tuple[str, ...] = _option(
+        "Column not to learn from, such as one that gives the target away; several times.", (), typed=list
+    )
+    families: tuple[str, ...] = _option(
+        "Of linear,lightgbm,xgboost and the nets deep,tabm,tabnet. Default: those installed, no nets.", None
+    )
+    losses: tuple[str, ...] = _option("Losses such as 'tbl,focal(gamma=2)'. Default: seven of them.", None)
+    trials: int | None = _option(
+        "Number of candidates. Default: 100, or 3 minutes; with a budget, no limit.",
+        None,
+        typed=int,
+        free=True,
+    )
+    budget: float | None = _option("Time for the search, such as 90s or 5m.", None, free=True)
+    test_size: float = _option("Share of rows held out.", 0.25, typed=float)
+    test: str | None = _option("File of test rows, instead of rows held out.", None, free=True)
+    seed: int = _option("Everything random follows from it.", 0, typed=int)
+    jobs: int = _option("Processes. Default: one per core.", None, typed=int, free=True)
+
+    def __post_init__(self) -> None:
+        checked = _checked(self)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def space(self) -> Space:
+        """Families and losses to choose from."""
+        from .space import Space
+
+        return Space(self.families, self.losses)
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same when a run is continued, as JSON values."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+            if not Options.__dataclass_fields__[name].metadata["free"]
+        }
+
+    def command(self) -> str:
+        """The command line that asks for the same; `TABLE` stands for a table in memory."""
+        parts = ["raresight", "fit", self.data]
+        for one in Options.typed():
+            value = getattr(self, one.name)
+            # The number of processes changes nothing, and a file of test rows leaves nothing to hold out.
+            skipped = one.name == "jobs" or (one.name == "test_size" and self.test is not None)
+            if value is None or value == () or skipped:
+                continue
+            flag = f"--{one.name.replace('_', '-')}"
+            if one.metadata["typed"] is list:
+                parts += [part for item in value for part in (flag, item)]
+            else:
+                parts += [flag, _written(one.name, value)]
+        return shlex.join(parts)
+
+    @staticmethod
+    def typed() -> list[Field[Any]]:
+        """The fields that are options of the command line, in its order."""
+        return [one for one in fields(Options) if "help" in one.metadata]
+
+
+def _written(name: str, value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return f"{value:g}s" if name == "budget" else str(value)
+
+
+def check_names(given: Iterable[str]) -> None:
+    """Refuse an option that does not exist, with the one that was probably meant."""
+    known = [one.name for one in Options.typed()]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise TypeError(f"fit has no option {name!r}; {hint}")
+    if "target" not in given:
+        raise TypeError("fit needs the option 'target', the name of the column with the two classes")
+
+
+def _checked(options: Options) -> dict[str, Any]:
+    """The values as they are kept."""
+    target, fpr = options.target, options.fpr
+    max_fpr: Any = options.max_fpr
     if max_fpr is None:
+        # Never below fpr: a model is chosen where it is used.
         max_fpr = max(DEFAULT_MAX_FPR, fpr) if _is_number(fpr) else DEFAULT_MAX_FPR
     if not isinstance(target, str) or not target:
         raise ValueError(f"target must be the name of a column, got {target!r}")
     for name, rate in (("fpr", fpr), ("max_fpr", max_fpr)):
         if not (_is_number(rate) and 0 < rate < 1):
             raise ValueError(f"{name} is a false-positive rate between 0 and 1, such as 0.001, got {rate!r}")
+    if not (_is_number(options.test_size) and 0 < options.test_size < 1):
+        raise ValueError(
+            f"test_size is the share of rows held out, between 0 and 1, got {options.test_size!r}"
+        )
+    trials, seed = options.trials, options.seed
+    if trials is not None and not (_is_whole(trials) and trials >= 1):
+        raise ValueError(f"trials must be a whole number of at least 1, got {trials!r}")
+    if not (_is_whole(seed) and 0 <= seed < 2**31):
+        raise ValueError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
+    budget = None if options.budget is None else read_duration(options.budget)
+    if trials is None and budget is None:
+        trials, budget = DEFAULT_TRIALS, DEFAULT_BUDGET
+    return {
+        "positive": None if options.positive is None else str(options.positive),
+        "fpr": float(fpr),
+        "max_fpr": float(max_fpr),
+        "drop": _dropped(options),
+        "trials": None if trials is None else int(trials),
+        "budget": budget,
+        "test_size": float(options.test_size),
+        "seed": int(seed),
+        "jobs": _jobs(options.jobs),
+        **_space(options.families, options.losses),
+    }
+
+
+def _dropped(options: Options) -> tuple[str, ...]:
+    """The columns to leave out, after a check of those that the split needs."""
+    target, time, group = options.target, options.time, options.group
+    drop: Any = options.drop
     if time is not None and group is not None:
         raise ValueError("rows are split by time or by group, not by both: give one of the two")
     for name, column in (("time", time), ("group", group)):
@@ -73,29 +206,17 @@ def make_options(
             raise ValueError(
                 f"drop names columns not to learn from, which target, time and group are not: {column!r}"
             )
-    if not (_is_number(test_size) and 0 < test_size < 1):
-        raise ValueError(f"test_size is the share of rows held out, between 0 and 1, got {test_size!r}")
-    if trials is not None and not (_is_whole(trials) and trials >= 1):
-        raise ValueError(f"trials must be a whole number of at least 1, got {trials!r}")
-    if not (_is_whole(seed) and 0 <= seed < 2**31):
-        raise ValueError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
-    seconds = None if budget is None else read_duration(budget)
-    if trials is None and seconds is None:
-        trials, seconds = DEFAULT_TRIALS, DEFAULT_BUDGET
-    return Options(
-        target=target,
-        positive=None if positive is None else str(positive),
-        fpr=float(fpr),
-        max_fpr=float(max_fpr),
-        time=time,
-        group=group,
-        trials=None if trials is None else int(trials),
-        seconds=seconds,
-        test_size=float(test_size),
-        seed=int(seed),
-        jobs=_jobs(jobs),
-        drop=tuple(dict.fromkeys(left_out)),
+    return tuple(dict.fromkeys(left_out))
+
+
+def _space(families: Any, losses: Any) -> dict[str, tuple[str, ...]]:
+    # Here, because the command line reads this file before it knows whether anything is fitted.
+    from .space import make_space
+
+    space = make_space(
+        *(one if one is None or isinstance(one, str) else list(one) for one in (families, losses))
     )
+    return {"families": space.families, "losses": space.losses}
 
 
 def read_duration(text: str | float) -> float:
@@ -135,6 +256,6 @@ def _is_whole(value: Any) -> bool:
 
 
 def default_folder(source: Any) -> Path:
-    """Where the results of a file go if nobody says: `payments.csv` has `payments-fit`."""
-    name = Path(str(source)).name.split(".")[0] if isinstance(source, (str, Path)) else ""
+    """Where the results of a file go by default: those of `payments.csv` to `payments-fit`."""
+    name = Path(str(source)).name.split(".")[0] if isinstance(source, (str, os.PathLike)) else ""
     return Path(f"{name or 'raresight'}-fit")

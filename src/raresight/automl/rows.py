@@ -119,9 +119,9 @@ def search_rows(rows: Rows, seed: int) -> SearchRows:
     return SearchRows(chosen, weights, folds)
 
 
-def describe_split(options: Options, test: Any) -> str:
+def describe_split(options: Options) -> str:
     """One sentence on how rows were held out."""
-    if test is not None:
+    if options.test is not None:
         return "The test rows are those of a file of their own."
     if options.time is not None:
         return f"The test rows are the latest {options.test_size:.0%} by {options.time}: trained on the past."

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ __all__ = ["check_place", "open_run"]
 
 FORMAT = "raresight.run"
 FORMAT_VERSION = 1
-# What may differ when a run is continued: how long it goes on and on how many cores.
-_FREE = {"trials", "seconds", "jobs"}
 
 
 def check_place(folder: Path) -> None:
@@ -36,16 +33,19 @@ def check_place(folder: Path) -> None:
         raise ValueError(f"{place} may not be written to: give another folder by --out")
 
 
-def open_run(folder: Path, options: Options, what: dict[str, Any], *, resume: bool) -> None:
-    """Begin a run in the folder, or go on with the one that is there.
+def open_run(folder: Path, options: Options, fingerprint: str, *, resume: bool) -> None:
+    """Begin a run in the folder, or continue the one that is there.
+
+    Args:
+        folder: Of the run.
+        options: What is asked.
+        fingerprint: Of the data.
+        resume: Whether a run may be there.
 
     Raises:
         ValueError: If the folder holds a run and `resume` is false, or a run of something else.
     """
-    asked = {name: value for name, value in asdict(options).items() if name not in _FREE} | what
-    if not options.drop:
-        # As in runs of before there was such an option.
-        del asked["drop"]
+    asked = options.identity() | {"data": fingerprint}
     place = folder / "run.json"
     if place.exists():
         if not resume:

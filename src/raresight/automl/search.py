@@ -63,7 +63,8 @@ def search(
 
     >>> import numpy as np, tempfile
     >>> from raresight.tables.splits import make_folds
-    >>> from raresight.automl import Limits, Task, make_space, search
+    >>> from raresight.automl.records import Limits, Task
+    >>> from raresight.automl.space import make_space
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))
     >>> y = (rng.random(2000) < 0.03 * np.exp(X[:, 0])).astype(np.int8)

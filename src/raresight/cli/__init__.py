@@ -39,8 +39,11 @@ def raresight(
     """Classification of rare events: losses, theory, metrics and models."""
 
 
-for command in (fit.fit, score.score, show.show, losses.losses, analyze.analyze):
-    app.command()(command)
+app.command(epilog=fit.EXAMPLE)(fit.fit)
+app.command(epilog=score.EXAMPLE)(score.score)
+app.command(epilog=show.EXAMPLE)(show.show)
+app.command(epilog=losses.EXAMPLE)(losses.losses)
+app.command(epilog=analyze.EXAMPLE)(analyze.analyze)
 
 
 def main() -> None:

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-__all__ = ["analyze"]
+__all__ = ["EXAMPLE", "analyze"]
+
+EXAMPLE = "Example: raresight analyze tbl crossentropy --prior 1e-4 --html page.html"
 
 
 def analyze(

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-__all__ = ["losses"]
+__all__ = ["EXAMPLE", "losses"]
+
+EXAMPLE = "Example: raresight losses 'tbl(alpha=0.7,C=1)' focal --plot losses.png"
 
 
 def losses(

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from ..model.scoring import Scored, ScoringProgress
 
-__all__ = ["score"]
+__all__ = ["EXAMPLE", "score"]
+
+EXAMPLE = "Example: raresight score payments-fit today.csv --out scores.csv --keep id"
 
 
 def score(

@@ -11,7 +11,9 @@ import typer
 if TYPE_CHECKING:
     from ..model.model import Model
 
-__all__ = ["show"]
+__all__ = ["EXAMPLE", "show"]
+
+EXAMPLE = "Example: raresight show payments-fit"
 
 
 def show(
