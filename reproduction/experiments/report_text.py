@@ -98,13 +98,13 @@ def number(metric: str, value: float, *, sign: bool = False) -> str:
 
 
 def claim_verdict(gap: Estimate, metric: str) -> str:
-    """Whether a difference is an improvement: "held", "the opposite" or "cannot be told".
+    """Whether a difference is an improvement: "confirmed", "contradicted" or "inconclusive".
 
     Where the draws of the task differ, it says so.
     """
     low, high = (gap.low, gap.high) if is_better(metric, 1.0, 0.0) else (-gap.high, -gap.low)
-    found = "held" if low > 0 else "the opposite" if high < 0 else "cannot be told"
-    return f"{found}, and it depends on the draw" if gap.draws_differ else found
+    found = "confirmed" if low > 0 else "contradicted" if high < 0 else "inconclusive"
+    return f"{found}, but the draws differ" if gap.draws_differ else found
 
 
 def settings_name(role: str) -> str:

@@ -92,14 +92,14 @@ def _gain_lines(rare: Result, common: Result, metric: str, title: str, when: str
         if not all(end.count for end in ends):
             lines.append(
                 f"{own}'s gain in {title} over {REFERENCE} grows as rho falls ({_NAMES[rare.role]}, "
-                f"{rare.cell.title}, {rare.epochs} epochs): not all have finite scores: cannot be told."
+                f"{rare.cell.title}, {rare.epochs} epochs): not all have finite scores: inconclusive."
             )
             continue
         change, error = ends[0].mean - ends[1].mean, math.hypot(ends[0].error, ends[1].error)
         half = _quantile(ends) * error
-        verdict = "cannot be told"
+        verdict = "inconclusive"
         if abs(change) > half:
-            verdict = "held" if is_better(metric, change, 0.0) else "the opposite"
+            verdict = "confirmed" if is_better(metric, change, 0.0) else "contradicted"
         lines.append(
             f"{own}'s gain in {title} over {REFERENCE} grows as rho falls ({_NAMES[rare.role]}, "
             f"{rare.cell.title}, {rare.epochs} epochs): {number(metric, ends[0].mean, sign=True)} at rho "
@@ -127,8 +127,8 @@ def rivals_do_not_improve(
 ) -> list[str]:
     """Whether any rival is better than CE+LA, a line for each cell.
 
-    It held where every rival is worse, and is the opposite where one is better. Else it cannot be told, and
-    the line says how large a gain the intervals leave open.
+    Confirmed where every rival is worse, contradicted where one is better. Else inconclusive, and the line says
+    how large a gain the intervals leave open.
     """
     lines = []
     for result in results:
@@ -150,11 +150,11 @@ def rivals_do_not_improve(
 
 def _no_gain_verdict(gaps: Mapping[str, Estimate], metric: str) -> str:
     verdicts = [claim_verdict(gap, metric) for gap in gaps.values()]
-    depends = ", and it depends on the draw" if any(gap.draws_differ for gap in gaps.values()) else ""
-    if any(verdict.startswith("held") for verdict in verdicts):
-        return f"the opposite{depends}"
-    if all(verdict.startswith("the opposite") for verdict in verdicts):
-        return f"held{depends}"
+    depends = ", but the draws differ" if any(gap.draws_differ for gap in gaps.values()) else ""
+    if any(verdict.startswith("confirmed") for verdict in verdicts):
+        return f"contradicted{depends}"
+    if all(verdict.startswith("contradicted") for verdict in verdicts):
+        return f"confirmed{depends}"
     # The end of each interval that is kindest to the rival; NaN and no interval at all leave everything open.
     ends = {
         method: gap.high if is_better(metric, 1.0, 0.0) else gap.low
@@ -162,9 +162,9 @@ def _no_gain_verdict(gaps: Mapping[str, Estimate], metric: str) -> str:
         if gap.count and math.isfinite(gap.high)
     }
     if len(ends) < len(gaps):
-        return f"cannot be told{depends}"
+        return f"inconclusive{depends}"
     largest = max(ends, key=lambda method: ends[method] if is_better(metric, 1.0, 0.0) else -ends[method])
-    return f"cannot be told, {largest} may have up to {number(metric, ends[largest], sign=True)}{depends}"
+    return f"inconclusive, {largest} may have up to {number(metric, ends[largest], sign=True)}{depends}"
 
 
 # ---- All comparisons ---------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ _SHORT_BINARY = (
     "brier_linked",
 )
 _SHORT_CLASSES = ("accuracy", "accuracy_linked", "minority_accuracy_linked", "brier_linked")
-_SIGNS = {"held": "+", "the opposite": "-", "cannot be told": "?"}
+_SIGNS = {"confirmed": "+", "contradicted": "-", "inconclusive": "?"}
 _NOT_TRAINED = "."
 
 
@@ -222,10 +222,10 @@ def verdicts(title: str, about: str, results: Sequence[Result]) -> str:
         "",
         about,
         "",
-        "The best rival is the one with the best mean of CE, CE+LA, Focal+LA, LDAM-DRW, Poly+LA and VS, by "
-        "the very nets it is compared by, which is hard on TBL; the paper's four are those without cross "
-        "entropy. Differences are paired by draw and seed, and are beyond chance where their 95% intervals "
-        "leave out zero: of so many, one in twenty does so by chance. The epoch best on the test set is each "
+        "The best rival is the one with the best mean of CE, CE+LA, Focal+LA, LDAM-DRW, Poly+LA and VS. It is "
+        "picked by the same nets it is compared by, which leans against TBL. The paper's four are those without "
+        "cross entropy. Differences are paired by draw and seed. They are beyond chance where their 95% "
+        "intervals leave out zero; one in twenty does so by chance. The epoch best on the test set is each "
         "measure's own.",
     ]
     for rivals in _RIVALS:
@@ -245,7 +245,7 @@ def in_short(results: Sequence[Result], rivals: str) -> list[str]:
     named = [f"{epochs} epochs, {settings_name(role)}" for epochs, role in columns]
     lines = [
         f"For {'; '.join(map(str, cells))}, in this order: `+` better than {rivals} and `-` worse, both "
-        f"beyond chance, `?` cannot be told, `{_NOT_TRAINED}` not trained.",
+        f"beyond chance, `?` inconclusive, `{_NOT_TRAINED}` not trained.",
         "",
         f"| {' | '.join(['measure', 'epoch', *named])} |",
         "|" + "---|" * (2 + len(named)),
@@ -304,7 +304,7 @@ def _cells(result: Result, metric: str, when: str, epoch: str) -> list[str]:
 
 
 def _difference(gap: Estimate, metric: str) -> str:
-    words = {"held": " **better**", "the opposite": " **worse**"}
+    words = {"confirmed": " **better**", "contradicted": " **worse**"}
     verdict = words.get(claim_verdict(gap, metric).split(",")[0], "")
     return f"{difference_text(gap, metric, bold=False)}{verdict}"
 

@@ -114,7 +114,7 @@ def test_each_loss_has_its_choice_of_the_two_rates(tmp_path):
         "0.02",
     ]
     # TBL+LA stays at 0.02 and has 79.5; CE+LA has 80.5 at 0.06.
-    assert part.count(": the opposite.") == 2
+    assert part.count(": contradicted.") == 2
     assert (
         "With loss, rate and epoch chosen on validation rows: TBL+LA at alpha=0.7 C=0.5 lr=0.02 less CE+LA "
         "at lr=0.06, **-1.00** "
