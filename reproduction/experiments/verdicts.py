@@ -127,8 +127,8 @@ def rivals_do_not_improve(
 ) -> list[str]:
     """Whether any rival is better than CE+LA, a line for each cell.
 
-    Confirmed where every rival is worse, contradicted where one is better. Else inconclusive, and the line says
-    how large a gain the intervals leave open.
+    Confirmed where every rival is worse, contradicted where one is better. Else inconclusive, and the line
+    says how large a gain the intervals leave open.
     """
     lines = []
     for result in results:
@@ -222,11 +222,11 @@ def verdicts(title: str, about: str, results: Sequence[Result]) -> str:
         "",
         about,
         "",
-        "The best rival is the one with the best mean of CE, CE+LA, Focal+LA, LDAM-DRW, Poly+LA and VS. It is "
-        "picked by the same nets it is compared by, which leans against TBL. The paper's four are those without "
-        "cross entropy. Differences are paired by draw and seed. They are beyond chance where their 95% "
-        "intervals leave out zero; one in twenty does so by chance. The epoch best on the test set is each "
-        "measure's own.",
+        "The best rival is the one with the best mean of CE, CE+LA, Focal+LA, LDAM-DRW, Poly+LA and VS. It "
+        "is picked by the same nets it is compared by, which leans against TBL. The paper's four are those "
+        "without cross entropy. Differences are paired by draw and seed. They are beyond chance where their "
+        "95% intervals leave out zero; one in twenty does so by chance. The epoch best on the test set is "
+        "each measure's own.",
     ]
     for rivals in _RIVALS:
         lines += ["", f"#### In short, against {rivals}", "", *in_short(results, rivals)]

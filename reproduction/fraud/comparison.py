@@ -241,7 +241,7 @@ def run(
     table = None if data is None else read_card_fraud(data)
     about = read_about(out) if table is None else about_of(table, seed)
     keys = split_keys(repeats)
-    at_hand = read_results(out / "fraud_splits.csv", {"versions": "", "date": ""})
+    at_hand = read_results(out / "fraud_splits.csv")
     check_same_run(out, at_hand, replace(about, seed=seed))
     shown = [REFERENCE, *(method for method in methods if method != REFERENCE)]
     if results_only:

@@ -49,16 +49,10 @@ _EPOCHS_WORDS = (
 _SPLITS = {"random": "folds", "time": "the last quarter in time"}
 _WHOLE = ("repeat", "fold", "repeats", "tests", "positives", "seeds")
 _WORDS = ("split", "family", "method", "metric", "chosen", "device", "versions", "date", *EPOCHS)
-# Files written before there were deep families do not have these: everything ran once, on a CPU. Nor do those
-# of before say how long nets were trained.
-_BEFORE: Record = {"device": "CPU", "seeds": 1, **dict.fromkeys(EPOCHS, "")}
 
 
-def read_results(path: Path, unsaid: Record | None = None) -> list[Record]:
-    """The rows of an earlier result file; none where there is no file.
-
-    What files of older versions do not say is `unsaid`.
-    """
+def read_results(path: Path) -> list[Record]:
+    """The rows of a result file; none where there is no file."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
@@ -68,9 +62,7 @@ def read_results(path: Path, unsaid: Record | None = None) -> list[Record]:
             f"{path} is torn, its last rows are missing: put back an earlier copy, or move it away and run "
             "all families again"
         )
-    rows = [{name: _value(name, value) for name, value in row.items()} for row in found]
-    before = {**_BEFORE, **(unsaid or {})}
-    return [row | {name: value for name, value in before.items() if name not in row} for row in rows]
+    return [{name: _value(name, value) for name, value in row.items()} for row in found]
 
 
 def made_with(versions: Mapping[str, str], date: str | None = None) -> Record:
@@ -363,7 +355,7 @@ def _each(cell: Cell, record: Record) -> Iterator[Record]:
             "device": record["device"],
             "seeds": cell.setup.seeds,
             "epochs": _epochs(record, method),
-            "best_epochs": " ".join(map(str, found.get("best_epochs", ()))),
+            "best_epochs": " ".join(map(str, found["best_epochs"])),
             **made,
         }
 
@@ -375,15 +367,9 @@ def _pairs(cell: Cell, record: Record, reference: str) -> Iterator[Record]:
 
 
 def _epochs(record: Record, method: str) -> str:
-    """After how many epochs a method ended, by its patience or with the last; empty where it is not said."""
-    history = record.get("history", {})
-    nets = [
-        net
-        for loss in record["methods"][method].get("validation_scores", ())
-        for net in history.get(loss, ())
-    ]
-    judged = [epoch for net in nets for epoch, merit in enumerate(net, start=1) if merit is not None]
-    return str(max(judged)) if judged else ""
+    """After how many epochs a method ended, by its patience or with the last."""
+    nets = [net for loss in record["methods"][method]["validation_scores"] for net in record["history"][loss]]
+    return str(max(epoch for net in nets for epoch, merit in enumerate(net, start=1) if merit is not None))
 
 
 def _name(cell: Cell, method: str) -> Record:

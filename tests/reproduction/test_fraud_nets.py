@@ -183,15 +183,6 @@ def test_tables_say_for_how_many_epochs_nets_were_trained(together, journal, tab
     )
     rival = next(row for row in read(tmp_path / "fraud_rivals.csv") if row["rival"] == "poly")
     assert (rival["epochs"], rival["TBL epochs"]) == ("2", "1 to 2")
-    # Files and journals of before do not say it, and the page does not either.
-    for line in lines:
-        del line["history"]
-        for found in line["methods"].values():
-            del found["best_epochs"]
-    write_journal(tmp_path / "deep" / "fraud.jsonl.xz", lines)
-    reproduce("fraud", tmp_path, **few)
-    pages = [(tmp_path / name).read_text() for name in ("fraud.md", "fraud_rivals.md")]
-    assert not any("pochs" in page for page in pages)
 
 
 def test_rivals_stand_beside_the_paper(together, journal):
