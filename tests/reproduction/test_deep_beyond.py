@@ -137,7 +137,10 @@ def test_a_lead_that_a_larger_rate_does_not_close_is_held(tmp_path):
     part = part_of(finished)
     assert part.startswith(TITLE)
     assert part.count("**halves, rho") == 1
-    assert "TBL+LA at alpha=0.7 C=0.5 lr=0.06 less CE+LA at lr=0.06, **+3.00** [+2.66, +3.34]: held." in part
+    assert (
+        "TBL+LA at alpha=0.7 C=0.5 lr=0.06 less CE+LA at lr=0.06, **+3.00** [+2.66, +3.34]: confirmed."
+        in part
+    )
     # The cell that was not begun is not asked for.
     assert not_trained(TABLE2, SHORT, finished, is_asked=False) == []
 
@@ -154,7 +157,10 @@ def test_a_training_beyond_that_never_had_a_score_is_not_chosen(tmp_path):
     part = part_of({**finished, **{trial.key: one for trial, one in zip(trials, lost, strict=True)}})
     lost = "| CE+LA (6 not finite at 0.06) | lr=0.02 | 76.50 | - | - [-, -] | 75.50 | - | - [-, -] | 0.02 |"
     assert lost in part
-    assert "TBL+LA at alpha=0.7 C=0.5 lr=0.02 less CE+LA at lr=0.02, **+3.00** [+2.66, +3.34]: held." in part
+    assert (
+        "TBL+LA at alpha=0.7 C=0.5 lr=0.02 less CE+LA at lr=0.02, **+3.00** [+2.66, +3.34]: confirmed."
+        in part
+    )
 
 
 def test_a_rate_at_which_some_trainings_fail_is_not_chosen(tmp_path):

@@ -178,8 +178,8 @@ def test_claims_are_judged_by_their_intervals(tmp_path):
     results = find_results(EXPERIMENTS["table2"], SHORT, finished, "final")
     line = beats_every_rival(results, "roc_auc", "AUC")[0]
     # The best rival is VS, 0.01 above cross entropy.
-    assert "against the best rival, VS: TBL +1.00 [+1.00, +1.00]: held" in line
-    assert "TBL+LA +2.00 [+1.66, +2.34]: held" in line
+    assert "against the best rival, VS: TBL +1.00 [+1.00, +1.00]: confirmed" in line
+    assert "TBL+LA +2.00 [+1.66, +2.34]: confirmed" in line
     # A small Brier score is good, and theirs is the largest.
     assert (
         "CE: TBL +0.030 [+0.030, +0.030]: contradicted" in beats_every_rival(results, "brier_linked", "B")[0]
@@ -199,7 +199,7 @@ def test_claims_are_judged_by_their_intervals(tmp_path):
             curve = {name: [value - 0.015 for value in column] for name, column in found["curve"].items()}
             lower[key] = {**found, "curve": curve}
     results = find_results(EXPERIMENTS["table2"], SHORT, lower, "final")
-    assert "the change +1.50 [+1.50, +1.50]: held" in gain_grows(results, "roc_auc", "AUC")[0]
+    assert "the change +1.50 [+1.50, +1.50]: confirmed" in gain_grows(results, "roc_auc", "AUC")[0]
 
 
 def test_verdicts_have_a_sign_for_every_cell_and_all_numbers(tmp_path):
@@ -451,8 +451,8 @@ def test_the_choice_of_c(tmp_path):
     assert float(row["difference_to_C_0"]) == pytest.approx(0.1 * (0.25 - 0.04))
     text = paths[1].read_text()
     assert (
-        "TBL, lr 0.002, last epoch: AUC is better at C = 0.3 than at C = 0: +2.10 [+2.10, +2.10]: held; the "
-        "largest mean is at C = 0.5." in text
+        "TBL, lr 0.002, last epoch: AUC is better at C = 0.3 than at C = 0: +2.10 [+2.10, +2.10]: confirmed; "
+        "the largest mean is at C = 0.5." in text
     )
     assert text.count("\n| 0.75 |") == 4
     assert "Nets are judged after epochs 10, 21: a best epoch is the best of these." in text
