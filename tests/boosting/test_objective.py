@@ -298,7 +298,7 @@ def test_other_bad_input():
         objective("tble", "xgboost")
     with pytest.raises(ValueError, match="not negative"):
         objective("tbl", "xgboost")(LABELS, SCORES, -np.ones(ROWS))
-    with pytest.raises(ValueError, match="299 weights for 300 labels"):
+    with pytest.raises(ValueError, match="y has 300 rows, but sample_weight has 299"):
         objective("tbl", "xgboost")(LABELS, SCORES, np.ones(ROWS - 1))
     with pytest.raises(ValueError, match="do not fit"):
         objective("tbl", "xgboost")(LABELS, SCORES[:-1])

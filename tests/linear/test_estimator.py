@@ -143,8 +143,8 @@ def test_the_same_on_any_number_of_threads(monkeypatch):
 BAD = [
     ({}, {"y": np.zeros(20)}, "one class only"),
     ({}, {"y": np.r_[np.nan, np.ones(19)]}, "NaN"),
-    ({}, {"y": np.array([None, *["a", "b"] * 9, "a"], dtype=object)}, "missing label at row 0: None"),
-    ({}, {"y": np.array(["a", 1] * 10, dtype=object)}, "cannot be ordered, of types int, str"),
+    ({}, {"y": np.array([None, *["a", "b"] * 9, "a"], dtype=object)}, r"missing label: y\[0\] is None"),
+    ({}, {"y": np.array(["a", 1] * 10, dtype=object)}, "mixes text and other values"),
     ({}, {"X": np.full((20, 2), np.nan)}, "NaN"),
     ({}, {"X": np.full((20, 2), np.inf)}, "infinity"),
     ({}, {"sample_weight": np.full(20, -1.0)}, "[Nn]egative"),

@@ -102,7 +102,7 @@ def test_classes_by_hand():
 def test_other_rows_than_the_fit_are_refused():
     X, y = data()
     model = LinearClassifier("focal", l2=0.0).fit(X, y)
-    with pytest.raises(ValueError, match="not among the classes"):
+    with pytest.raises(ValueError, match="label 2, which training did not see"):
         model.influence(X, y + 1)
     with pytest.raises(ValueError, match="features"):
         model.influence(X[:, :2], y)

@@ -25,7 +25,6 @@ from ..common.estimators import (
     errors_of,
     read_labelled,
     read_weights,
-    readable_text,
     with_gaps_and_sparse,
 )
 from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
@@ -41,7 +40,7 @@ from ..common.tables import (
     read_table,
 )
 from ..losses import Loss, parse
-from ..losses.for_classes import loss_for_classes
+from ..losses.for_classes import loss_for_classes, readable_text
 from ..losses.start import Start, start_of
 from ..metrics.eval_metrics import EvalMetric, lightgbm_metric, xgboost_metric
 from .defaults import LeafLimits, limits_of

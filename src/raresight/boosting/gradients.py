@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.checks import check_weights
 from ..losses import Loss
 from ..losses._inputs import check_binary_labels, check_class_labels
 from ..losses.plan import BlockOps, LabelMap, plan_of
@@ -153,12 +154,11 @@ def read_weights(weights: Any, labels: Array) -> Array | None:
     """Weights as float32, or None where there are none."""
     if weights is None or len(weights) == 0:
         return None
-    w = np.asarray(weights, dtype=np.float32).ravel()
-    if w.shape != labels.shape:
-        raise ValueError(f"{len(w)} weights for {len(labels)} labels")
-    if not np.isfinite(w).all() or (w < 0).any():
-        raise ValueError("sample weights must be finite and not negative")
-    return np.ascontiguousarray(w)
+    # Made float32 first: a weight above its range is not finite for a booster.
+    with np.errstate(over="ignore"):
+        w = np.asarray(weights, dtype=np.float32).ravel()
+    checked = check_weights(w, len(labels), of="y")
+    return np.ascontiguousarray(checked)
 
 
 def class_shares(labels: Array, weights: Array | None, n_classes: int) -> Array:

@@ -1,1 +1,1 @@
-"""What estimators share: tables, labels and class weights read, the level of probabilities, JSON values."""
+"""What three rooms or more need: input checks, labels, tables, calibration, files, journal, progress."""

@@ -1,4 +1,4 @@
-"""What the boosted and the deep classifiers do alike around their own fitting."""
+"""What all classifiers do alike around their own fitting."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight
 
-from ..losses import Loss, parse
-from .labels import encode_known, read_targets, refuse_masked
+from .checks import refuse_masked
+from .labels import encode_known, read_targets
 from .tables import read_table
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "errors_of",
     "read_labelled",
     "read_weights",
-    "readable_text",
     "with_gaps_and_sparse",
 ]
 
@@ -102,19 +101,3 @@ def decided_classes(scores: Array, classes: Array) -> Array:
     """
     codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
     return np.asarray(classes[codes])
-
-
-def readable_text(loss: Loss) -> str:
-    """The loss as a text from which it can be read back, or an error.
-
-    >>> readable_text(parse("tbl"))
-    'tbl(alpha=0.8,C=0.5)'
-    """
-    text = str(loss)
-    try:
-        known = parse(text) == loss
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError(f"the loss {text} has no text that can be read back, so the model cannot be saved")
-    return text

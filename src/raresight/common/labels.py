@@ -1,8 +1,9 @@
-"""Reading labels, weights and the loss of an estimator, with errors that say what is wrong."""
+"""Labels of any kind as class numbers, and class shares and weights, with errors that say what is wrong."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,11 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from .checks import is_missing, plain_objects, refuse_masked
+
 Array = np.ndarray[Any, Any]
 
-
-def refuse_masked(values: Any, name: str) -> None:
-    """An error for masked values: what NumPy hides behind a mask is neither a label nor a weight.
-
-    >>> refuse_masked(np.ma.masked_array([0, 1], mask=[False, True]), "y")
-    Traceback (most recent call last):
-    ValueError: y is masked at row 1; leave masked rows out first
-    """
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        row = int(np.ma.getmaskarray(values).ravel().argmax())
-        raise ValueError(f"{name} is masked at row {row}; leave masked rows out first")
+_WIDEST = 1000  # from the lowest to the highest of whole numbers that are counted
 
 
 def read_targets(y: Any, owner: str, name: str = "y") -> Array:
@@ -52,28 +45,58 @@ def read_targets(y: Any, owner: str, name: str = "y") -> Array:
             some = labels[text.argmax()], labels[text.argmin()]
             raise ValueError(f"y mixes text and other values, such as {some[0]!r} and {some[1]!r}")
         if not text.any():
-            labels = plain_numbers(labels)
-    check_classification_targets(labels)
+            labels = plain_objects(labels, "y")
+            if labels.dtype.kind not in "biuf":
+                kind = type(labels[0]).__name__
+                raise ValueError(f"y holds objects of type {kind}: labels must be numbers, bools or text")
+    if labels.dtype.kind not in "biu":  # which are classes in any case; the check would sort them
+        check_classification_targets(labels)
     return np.asarray(labels)
 
 
-def plain_numbers(labels: Array) -> Array:
-    """Labels of a column of objects, such as whole numbers or bools, as what they are."""
-    found = np.array(labels.tolist())
-    if found.ndim != 1 or found.dtype.kind not in "biuf":
-        kind = type(labels[0]).__name__
-        raise ValueError(f"y holds objects of type {kind}: labels must be numbers, bools or text")
-    return found
-
-
 def encode(labels: Array) -> tuple[Array, Array]:
-    """The sorted classes, and the number of its class for each label."""
-    classes, codes = np.unique(labels, return_inverse=True)
+    """The sorted classes, and the number of its class for each label.
+
+    >>> encode(np.array(["ok", "fraud", "ok"]))[1].tolist()
+    [1, 0, 1]
+    """
+    classes, codes = _counted(labels) if _has_few_values(labels) else _sorted(labels)
     if len(classes) < 2:
         raise ValueError(
             f"y holds one class only, {_plain(classes[0])}: a classifier needs at least 2 classes"
         )
+    return classes, codes
+
+
+def _sorted(labels: Array) -> tuple[Array, Array]:
+    classes, codes = np.unique(labels, return_inverse=True)
     return classes, codes.ravel()
+
+
+def _has_few_values(labels: Array) -> bool:
+    if labels.dtype.kind not in "biu" or not labels.size:
+        return False
+    return int(labels.max()) - int(labels.min()) < _WIDEST
+
+
+def _counted(labels: Array) -> tuple[Array, Array]:
+    """The same by counting: sorting a million labels takes longer than a step of a linear fit."""
+    lowest = int(labels.min())
+    # Unsigned numbers may lie above int64 and are shifted first; a signed difference may overflow.
+    if labels.dtype.kind == "u":
+        places = (labels - labels.min()).astype(np.int64)
+    else:
+        places = labels.astype(np.int64) - lowest
+    present = np.flatnonzero(np.bincount(places))
+    if labels.dtype.kind == "u":
+        classes = present.astype(labels.dtype) + labels.min()
+    else:
+        classes = (present + lowest).astype(labels.dtype)
+    if len(present) == present[-1] + 1:
+        return classes, places
+    codes = np.zeros(present[-1] + 1, dtype=np.int64)
+    codes[present] = np.arange(len(present))
+    return classes, codes[places]
 
 
 def encode_known(labels: Array, classes: Array, name: str) -> Array:
@@ -121,6 +144,30 @@ def below_one(weights: Array) -> Array:
     return np.asarray(np.ldexp(weights, -np.frexp(weights.max())[1]))
 
 
+def class_weights(
+    class_weight: Mapping[Any, float] | str | None, classes: Array, counts: Array
+) -> tuple[float, ...] | None:
+    """One weight a class: n / (K n_k) for "balanced", 1 for a class that the mapping leaves out."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ValueError(f"class_weight must be a mapping, 'balanced' or None, got {class_weight!r}")
+        return tuple(float(counts.sum() / (len(counts) * n)) for n in counts)
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(f"class_weight must be a mapping, 'balanced' or None, got {class_weight!r}")
+    known = classes.tolist()
+    unknown = [label for label in class_weight if label not in known]
+    if unknown:
+        raise ValueError(
+            f"class_weight names {unknown[0]!r}, which is not a class of y; they are {known[:9]}"
+        )
+    weights = tuple(float(class_weight.get(label, 1.0)) for label in known)
+    if not (np.isfinite(weights).all() and min(weights) > 0):
+        raise ValueError(f"class_weight must be positive and finite, got {dict(class_weight)}")
+    return weights
+
+
 def _plain(label: Any) -> str:
     """`1` and `'bad'`, not NumPy's names for them."""
     return repr(label.item() if isinstance(label, np.generic) else label)
@@ -130,5 +177,5 @@ def _missing(labels: Array) -> Array:
     if labels.dtype.kind == "f":
         return np.isnan(labels)
     if labels.dtype.kind == "O":
-        return np.array([v is None or str(v) == "<NA>" or v != v for v in labels], dtype=bool)
+        return np.array([is_missing(label) for label in labels], dtype=bool)
     return np.zeros(labels.shape, dtype=bool)

@@ -6,26 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from ..losses import Loss
-from ..losses._numpy_ops import NumpyOps
-
 __all__ = ["log_posterior", "two_columns"]
 
 Array = np.ndarray[Any, Any]
 
 
-def log_posterior(loss: Loss, scores: Array) -> Array:
+def log_posterior(loss: Any, scores: Array) -> Array:
     """What the loss's link makes of raw scores, (n,) or (n, K): the logarithms of (n, K) probabilities.
 
     >>> from raresight.losses import parse
     >>> np.exp(log_posterior(parse("crossentropy"), np.zeros(1))).round(6).tolist()
     [[0.5, 0.5]]
     """
-    scores = scores.astype(np.float64)
-    if scores.ndim == 1:
-        return two_columns(loss.log_odds(scores))
-    with NumpyOps.guard():
-        return np.asarray(loss._class_log_posterior(NumpyOps, scores))
+    return np.asarray(loss.log_posterior(scores))
 
 
 def two_columns(log_odds: Array) -> Array:

@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..common.class_weights import class_weights, weighted_loss
 from ..common.estimators import (
     columns_kept_on_failure,
     decided_classes,
@@ -23,12 +22,12 @@ from ..common.estimators import (
     read_weights,
     with_gaps_and_sparse,
 )
-from ..common.labels import below_one, encode, read_targets, shares_of
+from ..common.labels import below_one, class_weights, encode, read_targets, shares_of
 from ..common.level import shifted
 from ..common.posterior import log_posterior, two_columns
 from ..common.tables import categorical_columns, read_table
 from ..losses import Loss
-from ..losses.for_classes import loss_for_classes
+from ..losses.for_classes import loss_for_classes, weighted_loss
 from ..nn import Recipe
 from .counted_rows import count_rows, rows_at
 from .encoding import TableEncoder, dense_table

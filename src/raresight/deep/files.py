@@ -24,9 +24,9 @@ import torch
 from numpy.typing import NDArray
 
 from ..common.atomic_files import remove_unfinished, write_json
-from ..common.estimators import readable_text
 from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
 from ..losses import Loss, parse
+from ..losses.for_classes import readable_text
 from ..nn.tensor_files import read_tensors, write_tensors
 from .encoding import TableEncoder
 from .nets import NET_SIZES, NetPlan

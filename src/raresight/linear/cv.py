@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import check_cv
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from ..common.class_weights import class_weights
-from ..common.tables import known_table
+from ..common.estimators import columns_kept_on_failure, read_weights
+from ..common.labels import class_weights, encode
 from ..losses import Loss
 from ..metrics.scorers import place_of, scorer
 from .estimator import LinearClassifier
-from .labels import encode_labels
 from .path import fit_path
-from .reading import read_rows, read_weights, unchanged_on_failure
+from .reading import read_features, read_rows
 
 __all__ = ["LinearClassifierCV"]
 
@@ -107,7 +106,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Weights count in the fits and in the metric.
         """
-        with unchanged_on_failure(self):
+        with columns_kept_on_failure(self):
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> LinearClassifierCV:
@@ -117,14 +116,12 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if not values:
                 raise ValueError(f"{name} is empty: pass a list (a generator gives its values once only)")
         X, y = read_rows(self, X, y)
-        classes, codes = encode_labels(y)
+        classes, codes = encode(y)
         if len(classes) > 2:
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is multiclass: y holds "
                 f"{len(classes)} classes, and the metrics of raresight rank two"
             )
-        if len(classes) < 2:
-            raise ValueError(f"y holds one class only, {classes.tolist()[0]!r}; two are needed")
         weights = read_weights(sample_weight, X)
         score = scorer(self.metric, **self._event(classes), **dict(self.metric_params or {}))
         coded = self._coded_weights(classes, codes)
@@ -191,10 +188,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _chosen(self, X: Any) -> tuple[LinearClassifier, Any]:
         check_is_fitted(self, "best_model_")
-        rows = validate_data(
-            self, known_table(X), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
-        return self.best_model_, rows
+        return self.best_model_, read_features(self, X)
 
     def decision_function(self, X: Any) -> NDArray[Any]:
         """The raw score z of each row."""

@@ -12,14 +12,16 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..common.class_weights import class_weights, weighted_loss
+from ..common.checks import check_penalty
+from ..common.estimators import columns_kept_on_failure, decided_classes
+from ..common.labels import class_weights
 from ..losses import Loss
-from ..losses.for_classes import loss_for_classes
+from ..losses.for_classes import loss_for_classes, weighted_loss
 from .design import Columns, Floats, row_blocks
 from .fit import SolverOptions, minimise, warn_unless_converged
 from .influence import FitTerms, Influence, influence_of
 from .penalties import Penalty
-from .reading import Reading, check_penalty, read_features, read_training, unchanged_on_failure
+from .reading import Reading, read_features, read_training
 from .solvers import Minimum
 
 __all__ = ["LinearClassifier"]
@@ -117,7 +119,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         options = self._options()
         l2 = check_penalty(self.l2, "l2")
         before = self._last_fit() if self.warm_start else None
-        with unchanged_on_failure(self):
+        with columns_kept_on_failure(self):
             reading = read_training(self, X, y, sample_weight, bool(self.fit_intercept))
             loss = self._loss_for(reading.classes, reading.counts)
             start = None
@@ -162,9 +164,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class on whose side the score is."""
-        scores = self.decision_function(X)
-        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[codes])
+        return decided_classes(self.decision_function(X), self.classes_)
 
     # ---- explaining ----------------------------------------------------------------------
 

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.estimators import read_weights
+from ..common.labels import encode_known
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
 from .design import Floats, row_blocks
-from .labels import encode_with
 from .penalties import Penalty
-from .reading import make_sample, read_rows, read_weights
+from .reading import make_sample, read_rows
 from .sums import Request, Sample, evaluate
 
 __all__ = ["FitTerms", "Influence", "influence_of"]
@@ -70,7 +71,7 @@ class Influence:
 def influence_of(model: Any, X: Any, y: Any, sample_weight: Any) -> Influence:
     """The influence of rows on a fitted `LinearClassifier`."""
     X, y = read_rows(model, X, y, reset=False)
-    codes = encode_with(y, model.classes_)
+    codes = encode_known(y, model.classes_, "y")
     weights = read_weights(sample_weight, X)
     # Features that an l1 penalty holds at zero stay there when a row leaves.
     terms: FitTerms = model._terms

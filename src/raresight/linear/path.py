@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..common.checks import check_penalty
 from ..losses import Loss
 from .design import Floats
 from .estimator import LinearClassifier
 from .fit import minimise_all, warn_unless_converged
-from .reading import check_penalty, read_training
+from .reading import read_training
 
 __all__ = ["PathFit", "fit_pairs", "fit_path"]
 

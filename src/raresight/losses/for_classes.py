@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .class_weighted import ClassWeighted
 from .contract import Loss
 from .registry import parse
 
-__all__ = ["loss_for_classes"]
+__all__ = ["loss_for_classes", "readable_text", "weighted_loss"]
 
 
 def loss_for_classes(loss: Loss | str, counts: Any) -> Loss:
@@ -49,6 +50,27 @@ def loss_for_classes(loss: Loss | str, counts: Any) -> Loss:
             "no start and no link"
         )
     return loss
+
+
+def weighted_loss(loss: Loss, weights: tuple[float, ...] | None) -> Loss:
+    """The loss with class weights; its link takes them out of the probabilities again."""
+    return loss if weights is None else ClassWeighted(loss, weights)
+
+
+def readable_text(loss: Loss) -> str:
+    """The loss as a text from which it can be read back, or an error.
+
+    >>> readable_text(parse("tbl"))
+    'tbl(alpha=0.8,C=0.5)'
+    """
+    text = str(loss)
+    try:
+        known = parse(text) == loss
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(f"the loss {text} has no text that can be read back, so the model cannot be saved")
+    return text
 
 
 def _form_for_two(loss: Loss) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import BLOCK, ScoredRows, blocks
+from raresight.common.checks import BLOCK, blocks
+from raresight.metrics._inputs import ScoredRows
 
 Floats = NDArray[np.floating[Any]]
 Counts = NDArray[np.float64]

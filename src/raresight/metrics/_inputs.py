@@ -1,20 +1,18 @@
 """What every metric is given: checked labels, scores and weights, whatever library they come from.
 
-Nothing is copied that need not be: labels become a boolean array (a view where they are one byte wide),
-scores keep their width, and checks run over blocks that fit a cache.
+Labels become a boolean array (a view where they are one byte wide), and scores keep their width.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1 << 18  # rows looked at together: a few megabytes of temporaries, whatever the input's size
+from raresight.common.checks import as_vector, blocks, check_lengths, check_weights, first_row
+
 LARGEST_EXACT_INTEGER = 2**53  # beyond this, neighbouring integers become one float64
 
 
@@ -44,65 +42,9 @@ class ScoredRows:
         return float(np.sum(self.weights, where=~self.labels, dtype=np.float64))
 
 
-def blocks(rows: int) -> Iterator[slice]:
-    """Slices that cover the rows, each of at most `BLOCK` of them."""
-    return (slice(start, start + BLOCK) for start in range(0, rows, BLOCK))
-
-
-def is_tensor(values: object) -> bool:
-    """Whether the values are a torch tensor, asked without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(values, torch.Tensor)
-
-
-def to_numpy(values: Any, name: str) -> NDArray[Any]:
-    """A one-dimensional NumPy array of an array, a series, a list or a tensor (wherever it is)."""
-    if is_tensor(values):
-        tensor = values.detach()
-        if str(tensor.dtype) in ("torch.bfloat16", "torch.float16"):
-            tensor = tensor.float()
-        values = tensor.cpu().numpy()
-    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        row = first_row(np.ma.getmaskarray(values).ravel())
-        raise ValueError(f"{name} is masked at row {row}; leave masked rows out first.")
-    if hasattr(values, "__next__"):
-        raise TypeError(f"{name} is an iterator, which can be read only once; pass a list or an array.")
-    array = np.asarray(values)
-    if array.dtype == object and array.ndim == 1:
-        array = _plain(array, name)
-    if array.ndim == 2 and array.shape[1] == 2:
-        raise ValueError(
-            f"{name} has two columns; pass one score a row, such as the column of the positive class: "
-            f"{name}[:, 1]."
-        )
-    if array.ndim != 1:
-        raise ValueError(f"{name} must have one dimension, but has shape {array.shape}.")
-    return array
-
-
-def _plain(array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Objects as numbers or strings where they are such; a missing one is an error that names the row."""
-    for row, value in enumerate(array):
-        # None, NaN and pandas' NA are the values that do not equal themselves, or refuse to say.
-        if value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value):
-            raise ValueError(f"{name} has a missing value ({value}) at row {row}.")
-    kinds = {type(value) for value in array}
-    if kinds <= {bool, np.bool_}:
-        return array.astype(bool)
-    if all(issubclass(kind, (bool, int, np.bool_, np.integer)) for kind in kinds):
-        return array.astype(np.int64)
-    if all(issubclass(kind, (bool, int, float, np.bool_, np.integer, np.floating)) for kind in kinds):
-        return array.astype(np.float64)
-    return array
-
-
-def first_row(bad: NDArray[np.bool_]) -> int:
-    return int(np.argmax(bad))
-
-
 def check_labels(y_true: Any) -> NDArray[np.bool_]:
     """Labels 0 and 1 (or False and True) as booleans; anything else is an error that names it."""
-    values = to_numpy(y_true, "y_true")
+    values = as_vector(y_true, "y_true")
     if len(values) == 0:
         raise ValueError("y_true is empty: a metric needs at least one positive and one negative row.")
     kind = values.dtype.kind
@@ -137,7 +79,7 @@ def _refuse_label(values: NDArray[Any], row: int) -> None:
 
 def check_scores(y_score: Any, name: str = "y_score") -> NDArray[np.floating[Any]]:
     """Scores as float32 or float64, whichever holds them exactly; NaN is an error that names the row."""
-    values = to_numpy(y_score, name)
+    values = as_vector(y_score, name)
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind == "f" and size <= 8:
         scores = values if size >= 4 else values.astype(np.float32)
@@ -164,33 +106,6 @@ def check_scores(y_score: Any, name: str = "y_score") -> NDArray[np.floating[Any
             row = rows.start + first_row(np.isnan(scores[rows]))
             raise ValueError(f"{name} has a missing score (NaN) at row {row}.")
     return scores
-
-
-def check_weights(sample_weight: Any, rows: int) -> NDArray[np.floating[Any]] | None:
-    """Weights as finite floats of at least zero, or None where there are none."""
-    if sample_weight is None:
-        return None
-    weights = to_numpy(sample_weight, "sample_weight")
-    if weights.dtype.kind in "biu":
-        weights = weights.astype(np.float64)
-    if weights.dtype.kind != "f":
-        raise TypeError(f"sample_weight must hold numbers, but its type is {weights.dtype}.")
-    check_lengths(rows, len(weights), "sample_weight")
-    if weights.dtype.itemsize not in (4, 8) or not weights.dtype.isnative:
-        weights = weights.astype(np.float64)
-    for part in blocks(rows):
-        if not (weights[part].min() >= 0 and weights[part].max() < np.inf):
-            bad = ~((weights[part] >= 0) & (weights[part] < np.inf))
-            row = part.start + first_row(bad)
-            raise ValueError(
-                f"sample_weight must be finite and not negative, but row {row} holds {weights[row]}."
-            )
-    return weights
-
-
-def check_lengths(rows: int, others: int, name: str) -> None:
-    if rows != others:
-        raise ValueError(f"y_true has {rows} rows, but {name} has {others}.")
 
 
 def scored(
@@ -220,14 +135,3 @@ def need_classes(data: ScoredRows, need: str = "both") -> None:
             f"y_true has no {kind} row (label {label}) among its {len(data)}, "
             "so no rate over that class is defined."
         )
-
-
-def check_rate(value: float, name: str) -> float:
-    """A fraction in (0, 1]."""
-    try:
-        value = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number above 0 and at most 1, but is {value!r}.") from None
-    if not 0 < value <= 1:
-        raise ValueError(f"{name} must be above 0 and at most 1, but is {value}.")
-    return value

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.checks import blocks
 from raresight.metrics._counting import negatives_above
-from raresight.metrics._inputs import ScoredRows, blocks
+from raresight.metrics._inputs import ScoredRows
 from raresight.metrics.delong import Spread
 from raresight.metrics.ranking import width_inside
 

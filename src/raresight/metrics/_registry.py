@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.checks import check_rate
 from raresight.metrics import ranking
-from raresight.metrics._inputs import check_rate
 from raresight.metrics._roc_steps import RocSteps
 from raresight.metrics.accuracy import balanced_accuracy, minority_accuracy
 from raresight.metrics.calibration import brier_score, calibration_error, log_loss

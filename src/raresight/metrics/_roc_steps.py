@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.checks import is_tensor
 from raresight.metrics._counting import negatives_above
-from raresight.metrics._inputs import ScoredRows, is_tensor, scored
+from raresight.metrics._inputs import ScoredRows, scored
 from raresight.metrics._tail import tail_rows
 
 Counts = NDArray[np.float64]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import check_weights, to_numpy
+from raresight.common.checks import as_vector, check_weights
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ def row_bootstrap(
     Every row weighs an independent exponential variable. Class totals are then put back, so that the
     classes are resampled within themselves and the prior stays.
     """
-    labels = to_numpy(y_true, "y_true")
+    labels = as_vector(y_true, "y_true")
     given = check_weights(sample_weight, len(labels))
     base = np.ones(len(labels)) if given is None else given.astype(np.float64)
     _, stratum = np.unique(labels, return_inverse=True)

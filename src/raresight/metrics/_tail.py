@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import ScoredRows, blocks
+from raresight.common.checks import blocks
+from raresight.metrics._inputs import ScoredRows
 
 SAMPLE = 1 << 16
 WORTH_CUTTING = 1 << 16  # fewer rows are taken whole

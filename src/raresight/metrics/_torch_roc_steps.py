@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from raresight.metrics._inputs import LARGEST_EXACT_INTEGER, check_lengths
+from raresight.common.checks import check_lengths
+from raresight.metrics._inputs import LARGEST_EXACT_INTEGER
 from raresight.metrics._roc_steps import RocSteps
 
 PIECE = 1 << 25  # rows looked up together, so that their places (eight bytes each) stay small

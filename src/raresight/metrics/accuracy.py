@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import check_lengths, check_weights, to_numpy
+from raresight.common.checks import as_vector, check_lengths, check_weights
 
 
 def class_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> dict[Any, float]:
@@ -75,7 +75,7 @@ def _tally(
 
 
 def _label_array(values: Any, name: str) -> NDArray[Any]:
-    labels = to_numpy(values, name)
+    labels = as_vector(values, name)
     if labels.dtype.kind == "f":
         if np.isnan(labels).any():
             raise ValueError(f"{name} has a missing label (NaN) at row {int(np.argmax(np.isnan(labels)))}.")

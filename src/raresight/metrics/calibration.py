@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import ScoredRows, blocks, check_labels, first_row, scored
+from raresight.common.checks import blocks, first_row
+from raresight.metrics._inputs import ScoredRows, check_labels, scored
 
 Scale = Literal["linear", "log"]
 Floats = NDArray[np.float64]

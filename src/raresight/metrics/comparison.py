@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import check_rate, scored
+from raresight.common.checks import check_rate
+from raresight.metrics._inputs import scored
 from raresight.metrics._joint_recall import redrawn_recalls
 from raresight.metrics._placements import paired_areas
 from raresight.metrics._registry import (

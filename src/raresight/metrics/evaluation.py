@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from raresight.metrics._inputs import check_rate, scored, to_numpy
+from raresight.common.checks import as_vector, check_rate
+from raresight.metrics._inputs import scored
 from raresight.metrics.calibration import calibration_error
 from raresight.metrics.intervals import Interval, interval
 from raresight.metrics.threshold import NoThresholdError, threshold_at_fpr
@@ -139,7 +140,7 @@ def evaluate(
         given = {"sample_weight": sample_weight}
         found["brier_score"] = interval("brier_score", y_true, probability, **shared)
         found["log_loss"] = interval("log_loss", y_true, probability, **shared)
-        chance = to_numpy(probability, "probability")
+        chance = as_vector(probability, "probability")
         calibration = {
             "calibration_error": calibration_error(y_true, probability, **given),
             "log_calibration_error": calibration_error(y_true, probability, scale="log", **given),

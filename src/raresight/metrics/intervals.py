@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import ScoredRows, check_labels, is_tensor
+from raresight.common.checks import is_tensor
+from raresight.metrics._inputs import ScoredRows, check_labels
 from raresight.metrics._registry import (
     CurveMetric,
     Metric,

@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.metrics._inputs import ScoredRows, check_rate, scored
+from raresight.common.checks import check_rate
+from raresight.metrics._inputs import ScoredRows, scored
 from raresight.metrics._roc_steps import RocSteps, steps_of
 from raresight.metrics._tail import tail_rows
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import make_scorer
 
-from raresight.metrics._inputs import to_numpy
+from raresight.common.checks import as_vector
 from raresight.metrics._registry import METRICS, Metric, check_params, find_metric
 
 _RESPONSE = {
@@ -92,7 +92,7 @@ def place_of(label: Any, classes: NDArray[Any], name: str) -> int:
 
 def is_positive(y_true: Any, pos_label: Any = None) -> NDArray[Any]:
     """Which rows are of the positive class: `pos_label`, or the second of the sorted labels."""
-    labels = to_numpy(y_true, "y_true")
+    labels = as_vector(y_true, "y_true")
     if pos_label is not None:
         return np.asarray(labels == pos_label)
     if len(labels) == 0 or labels.dtype.kind == "b":
@@ -113,7 +113,7 @@ def is_positive(y_true: Any, pos_label: Any = None) -> NDArray[Any]:
 
 
 def _need_two_classes(y_true: Any, metric: str) -> None:
-    labels = to_numpy(y_true, "y_true")
+    labels = as_vector(y_true, "y_true")
     if len(labels) and np.all(labels == labels[0]):
         raise ValueError(
             f"y_true holds one class only ({labels[:1].tolist()[0]!r}), so {metric} would be the accuracy of "

@@ -12,17 +12,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.checks import as_vector, check_lengths, check_rate, check_weights
 from raresight.metrics._compactor import ClassScores
 from raresight.metrics._file import pack, unpack, write_atomically
-from raresight.metrics._inputs import (
-    ScoredRows,
-    check_labels,
-    check_lengths,
-    check_rate,
-    check_scores,
-    check_weights,
-    to_numpy,
-)
+from raresight.metrics._inputs import ScoredRows, check_labels, check_scores
 from raresight.metrics._roc_steps import RocSteps, steps_from
 from raresight.metrics.ranking import (
     PartialKind,
@@ -417,7 +410,7 @@ def _whole_number(value: Any, name: str, least: int) -> int:
 
 def checked_batch(y_true: Any, y_score: Any) -> tuple[NDArray[np.bool_], Floats]:
     """Checked labels and scores of a batch, which may be empty or of one class."""
-    labels = to_numpy(y_true, "y_true")
+    labels = as_vector(y_true, "y_true")
     labels = check_labels(labels) if len(labels) else np.zeros(0, dtype=np.bool_)
     scores = check_scores(y_score)
     check_lengths(len(labels), len(scores), "y_score")

@@ -11,8 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.checks import blocks, check_lengths, check_rate
 from raresight.metrics._file import pack, unpack, write_atomically
-from raresight.metrics._inputs import ScoredRows, blocks, check_lengths, check_rate, check_scores
+from raresight.metrics._inputs import ScoredRows, check_scores
 from raresight.metrics.calibration import probabilities, squared_error, surprise
 from raresight.metrics.sketch import CAPACITY, RESOLUTION, RankSketch, checked_batch
 

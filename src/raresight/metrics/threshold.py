@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from raresight.metrics._inputs import ScoredRows, check_rate, scored
+from raresight.common.checks import check_rate
+from raresight.metrics._inputs import ScoredRows, scored
 from raresight.metrics._tail import tail_rows
 from raresight.metrics.ranking import WEIGHT_ROUNDING, within
 

@@ -48,22 +48,6 @@ def branch(loss: Loss, z: Array, label: int) -> tuple[Array, Array, Array]:
     return value, slope, bend
 
 
-def numbers(values: Any, name: str) -> Array:
-    array = np.asarray(values, dtype=np.float64)
-    if np.isnan(array).any():
-        raise ValueError(f"{name} has a missing value")
-    return array
-
-
-def probabilities(values: Any, name: str) -> Array:
-    """Numbers strictly between 0 and 1."""
-    array = numbers(values, name)
-    wrong = ~((array > 0) & (array < 1))
-    if wrong.any():
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {array[wrong].flat[0]}")
-    return array
-
-
 def log_odds_of(probability: Array) -> Array:
     return np.asarray(np.log(probability) - np.log1p(-probability))
 

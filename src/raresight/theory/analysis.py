@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..common.checks import check_probabilities
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
-from ._inputs import Array, log_odds_of, probabilities
+from ._inputs import Array, log_odds_of
 from .experiments import Experiment, GaussianExperiment
 from .information import decay_exponent, explained_fraction, local_index, statistical_information
 
@@ -52,7 +53,7 @@ def analyse(loss: Loss, prior: float, experiment: Experiment = REFERENCE) -> Los
     >>> analyse(CrossEntropy(), 0.01).beta_limit
     1.0
     """
-    pi = float(probabilities(prior, "prior"))
+    pi = float(check_probabilities(prior, "prior"))
     if not loss.takes_score:
         raise ValueError(f"{loss} is for {loss.n_classes} class logits; the theory is of a binary score")
     shared: dict[str, Any] = {

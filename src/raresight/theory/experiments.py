@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ._inputs import Array, numbers
+from ..common.checks import real_numbers
+from ._inputs import Array
 from .ratios import Atoms, GaussianRatios, Ratios, divergence_of_atoms
 
 __all__ = [
@@ -72,7 +73,7 @@ class DiscreteExperiment(AtomicExperiment):
     q: Any
 
     def __post_init__(self) -> None:
-        p, q = numbers(self.p, "p"), numbers(self.q, "q")
+        p, q = real_numbers(self.p, "p"), real_numbers(self.q, "q")
         if p.ndim != 1 or p.shape != q.shape or p.size == 0:
             raise ValueError(f"p and q must be vectors of one length, got shapes {p.shape} and {q.shape}")
         for name, masses in (("p", p), ("q", q)):
@@ -248,7 +249,7 @@ class EmpiricalExperiment(AtomicExperiment):
     y_score: Any
 
     def __post_init__(self) -> None:
-        labels, scores = np.asarray(self.y_true), numbers(self.y_score, "y_score")
+        labels, scores = np.asarray(self.y_true), real_numbers(self.y_score, "y_score")
         if labels.ndim != 1 or labels.shape != scores.shape or labels.size == 0:
             raise ValueError(
                 "y_true and y_score must be vectors of one length, "

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ..common.checks import check_probabilities, real_numbers
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
-from ._inputs import Array, as_given, check_risk_loss, numbers, probabilities
+from ._inputs import Array, as_given, check_risk_loss
 from .experiments import Experiment
 from .ratios import Ratios
 from .risk import bayes_risk
@@ -118,7 +119,7 @@ def _check(loss: Loss, experiment: Experiment, prior: Any, what: str) -> Array:
     check_risk_loss(loss, what)
     if not isinstance(experiment, Experiment):
         raise TypeError(f"{what} needs an experiment such as GaussianExperiment(1.0), got {experiment!r}")
-    return probabilities(prior, "prior")
+    return check_probabilities(prior, "prior")
 
 
 def divergence(experiment: Experiment, beta: float) -> float:
@@ -164,13 +165,13 @@ def local_index(loss: Loss, rho: Any = None, *, log_rho: Any = None) -> LocalInd
     if (rho is None) == (log_rho is None):
         raise TypeError("local_index takes either rho or log_rho")
     if log_rho is None:
-        odds = numbers(rho, "rho")
+        odds = real_numbers(rho, "rho")
         wrong = ~((odds > 0) & (odds < np.inf))
         if wrong.any():
             raise ValueError(f"rho must be positive and finite, got {odds[wrong].flat[0]}")
         at = np.asarray(np.log(odds))
     else:
-        at = numbers(log_rho, "log_rho")
+        at = real_numbers(log_rho, "log_rho")
     with NumpyOps.guard():
         z = loss._score(NumpyOps, at)
         phi, link_slope = _phi_and_link_slope(loss, z)

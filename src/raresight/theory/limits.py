@@ -20,9 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..common.checks import check_probabilities
 from ..losses import Loss
 from ..losses.tails import Tail
-from ._inputs import check_loss, log_odds_of, probabilities
+from ._inputs import check_loss, log_odds_of
 from .linear_rule import Floats, LinearRule, read_only, solve
 from .minimisation import Expansion, LocalMinimum, minimise
 from .mixture import GaussianMixture
@@ -115,7 +116,7 @@ def _known_tail(loss: Loss) -> Tail:
 
 def check_prior(prior: float) -> float:
     """log rho of a prior strictly between 0 and 1."""
-    return float(log_odds_of(probabilities(prior, "prior")))
+    return float(log_odds_of(check_probabilities(prior, "prior")))
 
 
 def check_dimensions(minority: GaussianMixture, majority: GaussianMixture) -> None:

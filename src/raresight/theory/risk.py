@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..common.checks import check_probabilities, real_numbers
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
-from ._inputs import Array, as_given, check_loss, check_risk_loss, log_odds_of, numbers, probabilities
+from ._inputs import Array, as_given, check_loss, check_risk_loss, log_odds_of
 from .weight import WeightDensity, quadrature
 
 __all__ = [
@@ -35,7 +36,7 @@ def pointwise_risk(loss: Loss, eta: Any, z: Any) -> Any:
     """
     if not isinstance(loss, Loss):
         raise TypeError(f"pointwise_risk needs a loss of raresight.losses, got {loss!r}")
-    share, score = np.broadcast_arrays(numbers(eta, "eta"), numbers(z, "z"))
+    share, score = np.broadcast_arrays(real_numbers(eta, "eta"), real_numbers(z, "z"))
     wrong = ~((share >= 0) & (share <= 1))
     if wrong.any():
         raise ValueError(f"eta must lie in [0, 1], got {share[wrong].flat[0]}")
@@ -57,14 +58,14 @@ def bayes_risk(loss: Loss, eta: Any = None, *, log_odds: Any = None) -> Any:
     if (eta is None) == (log_odds is None):
         raise TypeError("bayes_risk takes either eta or log_odds")
     if log_odds is None:
-        share = numbers(eta, "eta")
+        share = real_numbers(eta, "eta")
         wrong = ~((share >= 0) & (share <= 1))
         if wrong.any():
             raise ValueError(f"eta must lie in [0, 1], got {share[wrong].flat[0]}")
         inner = (share > 0) & (share < 1)
         safe = np.where(inner, share, 0.5)
         return as_given(np.where(inner, _bayes_risk(loss, log_odds_of(safe)), 0.0))
-    return as_given(_bayes_risk(loss, numbers(log_odds, "log_odds")))
+    return as_given(_bayes_risk(loss, real_numbers(log_odds, "log_odds")))
 
 
 def _bayes_risk(loss: Loss, log_odds: Array) -> Array:
@@ -90,7 +91,7 @@ def f_function(loss: Loss, t: Any, prior: Any) -> Any:
     -0.042239
     """
     check_risk_loss(loss, "f_function")
-    ratio, pi = np.broadcast_arrays(_ratios(t), probabilities(prior, "prior"))
+    ratio, pi = np.broadcast_arrays(_ratios(t), check_probabilities(prior, "prior"))
     log_prior, log_rest = np.log(pi), np.log1p(-pi)
     with np.errstate(divide="ignore"):
         log_t = np.log(ratio)
@@ -114,7 +115,7 @@ def centred_f_function(loss: Loss, t: Any, prior: Any) -> Any:
     0.97
     """
     check_risk_loss(loss, "centred_f_function")
-    ratio, pi = np.broadcast_arrays(_ratios(t), probabilities(prior, "prior"))
+    ratio, pi = np.broadcast_arrays(_ratios(t), check_probabilities(prior, "prior"))
     result = np.array([_regret(loss, float(a), float(b)) for a, b in zip(ratio.flat, pi.flat, strict=True)])
     return as_given(result.reshape(ratio.shape))
 
@@ -158,7 +159,7 @@ def limiting_f_function(loss: Loss, t: Any, prior: Any) -> Any:
     >>> round(float(limiting_f_function(Alpha(0.5), 4.0, 1e-4)), 6)
     -0.02
     """
-    ratio, pi = np.broadcast_arrays(_ratios(t), probabilities(prior, "prior"))
+    ratio, pi = np.broadcast_arrays(_ratios(t), check_probabilities(prior, "prior"))
     check_loss(loss, "limiting_f_function")
     return as_given(np.asarray(_limit(loss, ratio, pi)))
 
@@ -184,7 +185,7 @@ def _limit(loss: Loss, t: Array, pi: Array) -> Array:
 
 
 def _ratios(t: Any) -> Array:
-    ratio = numbers(t, "t")
+    ratio = real_numbers(t, "t")
     wrong = ~((ratio >= 0) & (ratio < np.inf))
     if wrong.any():
         raise ValueError(

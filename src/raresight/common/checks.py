@@ -1,0 +1,181 @@
+"""Checks of what a user passes: one set for all rooms, with NumPy alone.
+
+Each error says what is wrong, the value seen with its row, and what to do. Nothing is copied that need not
+be, and large arrays are looked at in blocks that fit a cache.
+"""
+
+from __future__ import annotations
+
+import numbers
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "BLOCK",
+    "as_vector",
+    "blocks",
+    "check_lengths",
+    "check_penalty",
+    "check_probabilities",
+    "check_rate",
+    "check_weights",
+    "first_row",
+    "is_missing",
+    "is_tensor",
+    "plain_objects",
+    "real_numbers",
+    "refuse_masked",
+]
+
+Floats = NDArray[np.float64]
+
+BLOCK = 1 << 18  # rows looked at together: a few megabytes of temporaries, whatever the input's size
+
+
+def blocks(rows: int) -> Iterator[slice]:
+    """Slices that cover the rows, each of at most `BLOCK` of them."""
+    return (slice(start, start + BLOCK) for start in range(0, rows, BLOCK))
+
+
+def first_row(bad: NDArray[np.bool_]) -> int:
+    """The first row that is marked."""
+    return int(np.argmax(bad))
+
+
+def is_tensor(values: object) -> bool:
+    """Whether the values are a torch tensor, asked without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(values, torch.Tensor)
+
+
+# ---- vectors -------------------------------------------------------------------------------
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """An error for masked values: what NumPy hides behind a mask is no label, score or weight.
+
+    >>> refuse_masked(np.ma.masked_array([0, 1], mask=[False, True]), "y")
+    Traceback (most recent call last):
+    ValueError: y is masked at row 1; leave masked rows out first
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        row = first_row(np.ma.getmaskarray(values).ravel())
+        raise ValueError(f"{name} is masked at row {row}; leave masked rows out first")
+
+
+def is_missing(value: Any) -> bool:
+    """Whether one value is None, NaN, NaT or pandas' NA, which do not equal themselves or refuse to say."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, (numbers.Number, np.generic)) and bool(value != value)
+
+
+def as_vector(values: Any, name: str) -> NDArray[Any]:
+    """A one-dimensional NumPy array of an array, a series, a list or a tensor (wherever it is)."""
+    if is_tensor(values):
+        tensor = values.detach()
+        if str(tensor.dtype) in ("torch.bfloat16", "torch.float16"):
+            tensor = tensor.float()
+        values = tensor.cpu().numpy()
+    refuse_masked(values, name)
+    if hasattr(values, "__next__"):
+        raise TypeError(f"{name} is an iterator, which can be read only once; pass a list or an array")
+    array = np.asarray(values)
+    if array.dtype == object and array.ndim == 1:
+        array = plain_objects(array, name)
+    if array.ndim == 2 and array.shape[1] == 2:
+        raise ValueError(
+            f"{name} has two columns; pass one score a row, such as the column of the positive class: "
+            f"{name}[:, 1]"
+        )
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, but has shape {array.shape}")
+    return array
+
+
+def plain_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Objects as bools or numbers where all of them are such; a missing one is an error with its row."""
+    for row, value in enumerate(array):
+        if is_missing(value):
+            raise ValueError(f"{name} has a missing value ({value}) at row {row}")
+    kinds = {type(value) for value in array}
+    if kinds <= {bool, np.bool_}:
+        return array.astype(bool)
+    if all(issubclass(kind, (bool, int, np.bool_, np.integer)) for kind in kinds):
+        return np.array(array.tolist())  # the type that holds them: uint64 beyond int64
+    if all(issubclass(kind, (bool, int, float, np.bool_, np.integer, np.floating)) for kind in kinds):
+        return array.astype(np.float64)
+    return array
+
+
+def check_lengths(rows: int, others: int, name: str, of: str = "y_true") -> None:
+    """An error unless `name` has as many rows as `of`."""
+    if rows != others:
+        raise ValueError(f"{of} has {rows} rows, but {name} has {others}")
+
+
+def check_weights(
+    sample_weight: Any, rows: int, of: str = "y_true", name: str = "sample_weight"
+) -> NDArray[np.floating[Any]] | None:
+    """Weights as finite floats of at least zero, or None where there are none; float32 stays float32."""
+    if sample_weight is None:
+        return None
+    weights = as_vector(sample_weight, name)
+    if weights.dtype.kind in "biu":
+        weights = weights.astype(np.float64)
+    if weights.dtype.kind != "f":
+        raise TypeError(f"{name} must hold numbers, but its type is {weights.dtype}")
+    check_lengths(rows, len(weights), name, of)
+    if weights.dtype.itemsize not in (4, 8) or not weights.dtype.isnative:
+        weights = weights.astype(np.float64)
+    for part in blocks(rows):
+        # The extremes first: they pass a NaN on, and are several times faster than asking each value.
+        if not (weights[part].min() >= 0 and weights[part].max() < np.inf):
+            bad = ~((weights[part] >= 0) & (weights[part] < np.inf))
+            row = part.start + first_row(bad)
+            raise ValueError(f"{name} must be finite and not negative, but row {row} holds {weights[row]}")
+    return weights
+
+
+# ---- numbers -------------------------------------------------------------------------------
+
+
+def real_numbers(values: Any, name: str) -> Floats:
+    """An array of any shape in float64, without a missing value."""
+    array = np.asarray(values, dtype=np.float64)
+    if np.isnan(array).any():
+        raise ValueError(f"{name} has a missing value")
+    return array
+
+
+def check_probabilities(values: Any, name: str) -> Floats:
+    """Numbers strictly between 0 and 1."""
+    array = real_numbers(values, name)
+    wrong = ~((array > 0) & (array < 1))
+    if wrong.any():
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {array[wrong].flat[0]}")
+    return array
+
+
+def check_rate(value: Any, name: str) -> float:
+    """A fraction in (0, 1]."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number above 0 and at most 1, but is {value!r}") from None
+    if not 0 < number <= 1:
+        raise ValueError(f"{name} must be above 0 and at most 1, but is {number}")
+    return number
+
+
+def check_penalty(value: Any, name: str) -> float:
+    """A finite number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0 <= float(value) < np.inf:
+        raise ValueError(f"{name} must be at least 0 and finite, got {value}")
+    return float(value)
