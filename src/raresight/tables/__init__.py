@@ -6,7 +6,7 @@ The bundled sample of real card payments is `load_sample`.
 from raresight.tables.profile import ColumnProfile, Profile, make_profile
 from raresight.tables.reader import Batches, TableWarning, fingerprint, open_batches, read_table
 from raresight.tables.sample import load_sample, sample_path
-from raresight.tables.schema import Column, Dropped, Schema, learn_schema
+from raresight.tables.schema import Column, Dropped, Schema, learn_schema, summarize_parts
 from raresight.tables.splits import Split, make_folds, split_rows
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "read_table",
     "sample_path",
     "split_rows",
+    "summarize_parts",
 ]

@@ -1,19 +1,30 @@
-"""What each column is: numbers, categories, dates, or nothing a model can learn from."""
+"""What each column is: numbers, categories, dates, or nothing a model can learn from.
+
+Decided from a summary, so that the parts of a table give the same answer as the whole.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from raresight.tables._arrow import arrow, compute, numbers_from
-from raresight.tables.column_codec import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
+from raresight.tables._arrow import arrow, compute, mask_of, numbers_from
+from raresight.tables.column_codec import DAY
 from raresight.tables.columns import Column, Dropped
 from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
-from raresight.tables.number_formats import PLAIN, Found, find_format, looks_dressed, plain_text
-from raresight.tables.text_values import NO_VALUE, is_text, kind_of_text, numbers_in_text, truths
+from raresight.tables.number_formats import PLAIN, Found, NumberFormat, find_format, looks_dressed, plain_text
+from raresight.tables.summaries import (
+    MOST_NUMBERS,
+    NO_NUMBERS,
+    ColumnSummary,
+    NumberSummary,
+    summarize_numbers,
+)
+from raresight.tables.text_values import NO_VALUE, kind_of_text, numbers_in_text, truths
 
 MOST_LEVELS = 255
 ALL_LEVELS = 20
@@ -37,31 +48,39 @@ _WORD = re.compile(r"[^\W\d_]")
 _CAMEL_IDENTIFIER = re.compile(r"[a-z](Id|ID|Key|Uuid|UUID|Index)$")
 
 
-def decide_column(name: str, values: Any) -> Column | Dropped:
-    """The kind of a column by its type and all its values.
+@dataclass(frozen=True)
+class Decision:
+    """What a column is, and whether its numbers need float64."""
+
+    column: Column | Dropped
+    wide: bool = False
+
+
+def decide_column(summary: ColumnSummary) -> Decision:
+    """Decide the kind of a column by its type and all its values.
 
     Example:
         >>> import pyarrow as pa
-        >>> decide_column("age", pa.array(["31", "?", "45"]))  # doctest: +ELLIPSIS
+        >>> from raresight.tables.summaries import summarize_column
+        >>> decide_column(summarize_column("age", pa.array(["31", "?", "45"]))).column  # doctest: +ELLIPSIS
         Column(name='age', kind='numeric', categories=(), missing_marks=('?',), note="'?' is missing", ...)
-        >>> decide_column("country", pa.array(["US", "US", "US"]))
+        >>> decide_column(summarize_column("country", pa.array(["US", "US", "US"]))).column
         Dropped(name='country', reason="constant: always 'US'")
     """
-    pa = arrow()
-    encoded = pa.types.is_dictionary(values.type)
-    array = plain(values)
-    type_ = array.type
-    if array.null_count == len(array):
-        return Dropped(name, "no values: missing in every row")
-    if is_moment(type_):
-        return _decide_moments(name, typed_moments(array), time_of_day=pa.types.is_time(type_))
-    if is_number(type_) and not encoded:
-        return _decide_numbers(name, array)
-    if is_text(type_) and not encoded:
-        return _decide_text(name, array)
-    if is_text(type_) or is_number(type_):
-        return _decide_categories(name, texts_of(array))
-    return Dropped(name, f"type {type_}: only numbers, text and dates can be features")
+    name = summary.name
+    if summary.missing == summary.rows:
+        return Decision(Dropped(name, "no values: missing in every row"))
+    if summary.kind in ("moment", "time of day"):
+        assert summary.moments is not None
+        time_of_day = summary.kind == "time of day"
+        return Decision(_decide_moments(name, summary.moments, summary.missing > 0, time_of_day=time_of_day))
+    if summary.kind in ("number", "boolean"):
+        boolean = summary.kind == "boolean"
+        return _decide_numbers(name, summary.numbers, summary.rows, boolean=boolean)
+    if summary.texts is None:
+        return Decision(Dropped(name, f"type {summary.type}: only numbers, text and dates can be features"))
+    column = _TextColumn(summary)
+    return column.decide() if summary.kind == "text" else Decision(column.as_categories())
 
 
 def looks_like_identifier(name: str) -> bool:
@@ -74,102 +93,219 @@ def looks_like_identifier(name: str) -> bool:
     return bool(_IDENTIFIER.search(name) or _CAMEL_IDENTIFIER.search(name))
 
 
-def _decide_numbers(name: str, array: Any) -> Column | Dropped:
-    pa, pc = arrow(), compute()
-    boolean = pa.types.is_boolean(array.type)
-    numbers = typed_numbers(array)
-    infinite = int(np.isinf(numbers).sum()) if numbers.dtype.kind == "f" else 0
-    present = numbers[np.isfinite(numbers)] if numbers.dtype.kind == "f" else numbers
-    if len(present) == 0:
-        return Dropped(name, "no values: missing or infinite in every row")
-    if len(present) == len(numbers) and present.min() == present.max():
-        value = bool(present[0]) if boolean else present[0]
-        return Dropped(name, f"constant: always {value if boolean else format(value, '.12g')}")
-    if pa.types.is_integer(array.type) and array.null_count == 0 and len(array) > IDENTIFIER_ROWS:
-        # Differences of unsigned numbers wrap around; comparisons do not.
-        monotone = bool((numbers[1:] > numbers[:-1]).all() or (numbers[1:] < numbers[:-1]).all())
+def _decide_numbers(name: str, numbers: NumberSummary, rows: int, *, boolean: bool = False) -> Decision:
+    finite = numbers.count - numbers.infinite
+    if finite == 0:
+        return Decision(Dropped(name, "no values: missing or infinite in every row"))
+    if finite == rows and numbers.minimum == numbers.maximum:
+        value = bool(numbers.minimum) if boolean else format(numbers.minimum, ".12g")
+        return Decision(Dropped(name, f"constant: always {value}"))
+    if numbers.integer and finite == rows and rows > IDENTIFIER_ROWS:
         # Amounts of a table that is sorted by them are in order, too, but leave most numbers out.
-        if monotone and (int(present.max()) - int(present.min())) < LARGEST_STEP * len(numbers):
-            return Dropped(name, "identifier: whole numbers, all different and in order, with few left out")
-        if looks_like_identifier(name) and pc.count_distinct(array).as_py() == len(array):
-            return Dropped(name, "identifier: whole numbers, all different, and its name says so")
+        in_order = numbers.increasing or numbers.decreasing
+        if in_order and int(numbers.maximum) - int(numbers.minimum) < LARGEST_STEP * rows:
+            reason = "identifier: whole numbers, all different and in order, with few left out"
+            return Decision(Dropped(name, reason))
+        if looks_like_identifier(name) and numbers.all_different:
+            return Decision(Dropped(name, "identifier: whole numbers, all different, and its name says so"))
+    infinite = numbers.infinite
     note = "" if not infinite else f"infinite in {infinite} {_rows(infinite)}, taken as missing"
-    return Column(name, "numeric", note=note, boolean=boolean)
+    return Decision(Column(name, "numeric", note=note, boolean=boolean), numbers.needs_float64)
 
 
-def _decide_text(name: str, array: Any) -> Column | Dropped:
-    pa, pc = arrow(), compute()
-    text = pc.utf8_trim_whitespace(array)
-    filled = pc.and_(array.is_valid(), pc.not_equal(text, ""))
-    if not pc.any(filled).as_py():
-        return Dropped(name, "no values: missing in every row")
-    # A look at a few values spares whole columns of words the tries below.
-    few = text.filter(filled).slice(0, 1000)
-    notes = []
-    if _some(numbers_in_text(few)) or compute().any(looks_dressed(few)).as_py():
-        as_numbers, note = _decide_numbers_in_text(name, text)
-        if as_numbers is not None:
-            return as_numbers
-        notes.append(note)
-    if find_date_format(few):
-        as_dates, note = _decide_dates_in_text(name, text)
-        if as_dates is not None:
-            return as_dates
-        notes.append(note)
-    if kind_of_text(array) == "boolean":
-        return _decide_numbers(name, truths(array))
-    decided = _decide_categories(name, pc.if_else(filled, array, pa.scalar(None, array.type)))
-    return _with_notes(decided, notes)
+def _decide_moments(
+    name: str, moments: NDArray[np.int64], missing: bool, *, time_of_day: bool = False
+) -> Column | Dropped:
+    if moments[0] == moments[-1] and not missing:
+        return Dropped(name, "constant: always the same moment")
+    if time_of_day:
+        return Column(name, "date", parts=("hour",))
+    has_hours = bool((moments % DAY != 0).any())
+    return Column(name, "date", parts=("day", "hour", "weekday") if has_hours else ("day", "weekday"))
 
 
-def _decide_numbers_in_text(name: str, text: Any) -> tuple[Column | Dropped | None, str]:
-    """The column as numbers, or None and what a reader should know of that."""
-    pa, pc = arrow(), compute()
-    found = Found(PLAIN)
-    if len(_failed(text, numbers_in_text(text))):
-        found = find_format(_without_missing(text))
-        if found.format is None and found.note:
-            return None, f"{NOT_READ} numbers: {found.note}"
-    written = found.format or PLAIN
-    texts = plain_text(text, written) if written != PLAIN else text
-    numbers = numbers_in_text(texts)
-    marks = _marks(text, numbers)
-    if marks is None:
-        return None, _exceptions(text, numbers)
-    if pc.any(pc.match_substring_regex(text, _LEADING_ZERO)).as_py():
-        return None, "numbers with leading zeros: taken as codes"
-    if _are_codes(marks, numbers):
-        return None, f"few different numbers and {' and '.join(map(repr, marks))}: taken as codes"
-    kind = kind_of_text(numbers_text(texts, numbers))
-    decided = _decide_numbers(name, numbers.cast(pa.int64()) if kind == "integer" else numbers)
-    if isinstance(decided, Dropped):
-        return decided, ""
-    decided = replace(
-        decided,
+class _TextColumn:
+    """A column of text, whose meaning is to be found out from its different texts and their counts."""
+
+    def __init__(self, summary: ColumnSummary) -> None:
+        assert summary.texts is not None
+        self.name, self.rows, self.numbers = summary.name, summary.rows, summary.numbers
+        self.texts = summary.texts
+        self.values, self.counts = summary.texts.examples
+        self.text = compute().utf8_trim_whitespace(self.values)
+
+    def decide(self) -> Decision:
+        words = compute().is_in(self.text, value_set=arrow().array(NO_VALUE, self.text.type))
+        if compute().all(words).as_py():
+            return Decision(Dropped(self.name, "no values: missing in every row"))
+        notes = []
+        # A look at a few texts spares whole columns of words the tries below.
+        few = self.text.filter(compute().not_equal(self.text, "")).slice(0, 1000)
+        if (
+            self.numbers.count
+            or compute().any(looks_dressed(few)).as_py()
+            or numbers_in_text(few).null_count < len(few)
+        ):
+            decided, note = self.as_numbers()
+            if decided is not None:
+                return decided
+            notes.append(note)
+        if find_date_format(few):
+            as_dates, note = self.as_dates()
+            if as_dates is not None:
+                return Decision(as_dates)
+            notes.append(note)
+        if kind_of_text(self.values) == "boolean":
+            values = numbers_from(truths(self.values).cast(arrow().uint8())).astype(np.float64)
+            return _decide_numbers(
+                self.name, _numbers_with_counts(values, self.counts), self.rows, boolean=True
+            )
+        return Decision(_with_notes(self.as_categories(), notes))
+
+    def as_numbers(self) -> tuple[Decision | None, str]:
+        """The column as numbers, or None and what a reader should know of that."""
+        pc = compute()
+        plain_numbers = numbers_in_text(self.text)
+        written, found = PLAIN, Found(PLAIN)
+        if self.failed(plain_numbers)[1].sum():
+            known = mask_of(pc.invert(pc.is_in(self.text, value_set=arrow().array(NO_VALUE, self.text.type))))
+            found = find_format(self.text.filter(arrow().array(known)), self.counts[known])
+            if found.format is None and found.note:
+                return None, f"{NOT_READ} numbers: {found.note}"
+            written = found.format or PLAIN
+        texts = plain_text(self.text, written) if written != PLAIN else self.text
+        numbers = numbers_in_text(texts) if written != PLAIN else plain_numbers
+        marks = self.marks(numbers)
+        if marks is None:
+            return None, self.exceptions(numbers)
+        if pc.any(pc.match_substring_regex(self.text, _LEADING_ZERO)).as_py():
+            return None, "numbers with leading zeros: taken as codes"
+        statistics = self.numbers if written == PLAIN else self.converted(texts, numbers)
+        if _are_codes(marks, statistics, self.rows):
+            return None, f"few different numbers and {' and '.join(map(repr, marks))}: taken as codes"
+        decision = _decide_numbers(self.name, statistics, self.rows)
+        if isinstance(decision.column, Dropped):
+            return decision, ""
+        column = _in_format(decision.column, written, found.note)
+        return replace(decision, column=_with_marks(column, marks)), ""
+
+    def converted(self, texts: Any, numbers: Any) -> NumberSummary:
+        """Statistics of the numbers of a format, from the different texts."""
+        valid = mask_of(numbers.is_valid())
+        counts = self.counts[valid]
+        as_integers = kind_of_text(texts.filter(arrow().array(valid))) == "integer"
+        statistics = _numbers_with_counts(numbers_from(numbers.drop_null()), counts)
+        # The different texts are in the order of the rows, if each is in one row and none is folded.
+        in_order = self.texts.folded is None and bool((counts == 1).all())
+        return replace(
+            statistics,
+            integer=as_integers,
+            increasing=statistics.increasing and in_order,
+            decreasing=statistics.decreasing and in_order,
+            kept=statistics.kept if in_order else None,
+        )
+
+    def as_dates(self) -> tuple[Column | Dropped | None, str]:
+        """The column as dates, or None and what a reader should know of that."""
+        formats = find_date_format(self.text, self.counts)
+        moments = moments_written(self.text, formats[0])
+        marks = self.marks(moments)
+        if marks is None:
+            return None, ""
+        if len(formats) > 1:
+            return None, f"{NOT_READ} dates: {ambiguous_dates(formats, self.text)}"
+        valid = mask_of(moments.is_valid())
+        missing = int(self.counts[valid].sum()) < self.rows
+        decided = _decide_moments(self.name, np.unique(numbers_from(moments.drop_null())), missing)
+        if isinstance(decided, Dropped):
+            return decided, ""
+        note = f"dates read as {formats[0]}" if formats[0] else ""
+        return _with_marks(replace(decided, date_format=formats[0], note=note), marks), ""
+
+    def as_categories(self) -> Column | Dropped:
+        """The column as categories, or dropped if it identifies its rows."""
+        name = self.name
+        filled = mask_of(compute().not_equal(self.text, ""))
+        values, counts = self.values.filter(arrow().array(filled)), self.counts[filled]
+        if len(values) == 0:
+            return Dropped(name, "no values: missing in every row")
+        distinct, present = len(values), int(counts.sum())
+        if distinct == 1 and present == self.rows:
+            return Dropped(name, f"constant: always {_short(values[0].as_py())}")
+        note = ""
+        if self.texts.folded is not None:
+            # Their texts are not known any more, and too many for levels.
+            stand_ins = len(self.texts.folded)
+            values, counts = values.slice(0, distinct - stand_ins), counts[: distinct - stand_ins]
+            note = f"more than {MOST_NUMBERS} different numbers are missing"
+        elif distinct > 100 and distinct > 0.9 * present:
+            return Dropped(name, f"identifier: {distinct} different texts in {present} rows")
+        if distinct <= ALL_LEVELS and self.texts.folded is None:
+            kept = values.to_pylist()
+        else:
+            often = np.flatnonzero(counts >= 2)
+            names = values.take(arrow().array(often)).to_pylist()
+            order = sorted(range(len(names)), key=lambda i: (-counts[often[i]], names[i]))[:MOST_LEVELS]
+            kept = [names[i] for i in order]
+            if not kept:
+                return Dropped(name, f"identifier: {distinct} texts, each in one row only")
+            if len(kept) < len(values):
+                rare = f"{len(kept)} of {len(values)} levels kept, the rarer ones are missing"
+                note = "; ".join(filter(None, [rare, note]))
+        return Column(name, "categorical", categories=tuple(sorted(kept)), note=note)
+
+    def marks(self, converted: Any) -> tuple[str, ...] | None:
+        """The texts that stand for a missing value, or None if the column is not of the converted kind."""
+        present = int(self.counts[mask_of(converted.is_valid())].sum())
+        if not present:
+            return None
+        failed, counts = self.failed(converted)
+        if len(failed) == 0:
+            return ()
+        marks = failed.unique()
+        if len(marks) > MOST_MARKS or counts.sum() >= present:
+            return None
+        return tuple(sorted(marks.to_pylist()))
+
+    def failed(self, converted: Any) -> tuple[Any, NDArray[np.int64]]:
+        """The texts that were not converted and are not known to stand for a missing value."""
+        pc = compute()
+        known = pc.is_in(self.text, value_set=arrow().array(NO_VALUE, self.text.type))
+        wrong = pc.and_(converted.is_null(), pc.invert(known))
+        return self.text.filter(wrong), self.counts[mask_of(wrong)]
+
+    def exceptions(self, numbers: Any) -> str:
+        """What keeps a column of text from being one of numbers, if most of it are numbers."""
+        failed, counts = self.failed(numbers)
+        present = int(self.counts[mask_of(numbers.is_valid())].sum())
+        if present < MOSTLY * (present + counts.sum()):
+            return ""
+        others = failed.unique()
+        shown = ", ".join(_short(other) for other in others.slice(0, 3).to_pylist())
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        return f"{LOOKS_LIKE_NUMBERS} {shown}{more}"
+
+
+def _numbers_with_counts(values: NDArray[Any], counts: NDArray[np.int64]) -> NumberSummary:
+    """Statistics of different texts' numbers, each there so many times."""
+    statistics = summarize_numbers(values, integer=False, keep=True)
+    if statistics.count == 0:
+        return NO_NUMBERS
+    known = ~np.isnan(values)
+    infinite = int(counts[np.isinf(values)].sum())
+    return replace(statistics, count=int(counts[known].sum()), infinite=infinite)
+
+
+def _in_format(column: Column, written: NumberFormat, note: str) -> Column:
+    return replace(
+        column,
         comma=written.comma,
         thousands=written.thousands,
         currency=written.currency,
         percent=written.percent,
         parentheses=written.parentheses,
-        note="; ".join(filter(None, [written.describe(), found.note, decided.note])),
+        note="; ".join(filter(None, [written.describe(), note, column.note])),
     )
-    return _with_marks(decided, marks), ""
-
-
-def _decide_dates_in_text(name: str, text: Any) -> tuple[Column | Dropped | None, str]:
-    """The column as dates, or None and what a reader should know of that."""
-    formats = find_date_format(text)
-    moments = moments_written(text, formats[0])
-    marks = _marks(text, moments)
-    if marks is None:
-        return None, ""
-    if len(formats) > 1:
-        return None, f"{NOT_READ} dates: {ambiguous_dates(formats, text)}"
-    decided = _decide_moments(name, moments)
-    if isinstance(decided, Dropped):
-        return decided, ""
-    note = f"dates read as {formats[0]}" if formats[0] else ""
-    return _with_marks(replace(decided, date_format=formats[0], note=note), marks), ""
 
 
 def _with_notes(decided: Column | Dropped, notes: list[str]) -> Column | Dropped:
@@ -178,61 +314,14 @@ def _with_notes(decided: Column | Dropped, notes: list[str]) -> Column | Dropped
     return replace(decided, note="; ".join(filter(None, [decided.note, *notes])))
 
 
-def numbers_text(text: Any, numbers: Any) -> Any:
-    """The texts that are numbers; the others missing."""
-    return compute().if_else(numbers.is_valid(), text, arrow().scalar(None, text.type))
-
-
-def _some(values: Any) -> bool:
-    return bool(values.null_count < len(values))
-
-
-def _marks(text: Any, converted: Any) -> tuple[str, ...] | None:
-    """The texts that stand for a missing value, or None if the column is not of the converted kind."""
-    if not _some(converted):
-        return None
-    failed = _failed(text, converted)
-    if len(failed) == 0:
-        return ()
-    present = len(converted) - converted.null_count
-    marks = failed.unique()
-    if len(marks) > MOST_MARKS or len(failed) >= present:
-        return None
-    return tuple(sorted(marks.to_pylist()))
-
-
-def _are_codes(marks: tuple[str, ...], numbers: Any) -> bool:
+def _are_codes(marks: tuple[str, ...], numbers: NumberSummary, rows: int) -> bool:
     """Whether words among a few different numbers are codes like them: "A" beside 1 to 4 is not missing.
 
-    Of few rows it cannot be told: they may have few different numbers by chance.
+    In few rows this is unknown: they may have few different numbers by chance.
     """
     words = [mark for mark in marks if _WORD.search(mark) and mark.lower() not in _UNKNOWN]
-    if len(numbers) <= IDENTIFIER_ROWS or not words:
-        return False
-    return int(compute().count_distinct(numbers.drop_null()).as_py()) <= ALL_LEVELS
-
-
-def _without_missing(text: Any) -> Any:
-    pa, pc = arrow(), compute()
-    present = text.drop_null()
-    return present.filter(pc.invert(pc.is_in(present, value_set=pa.array(NO_VALUE, present.type))))
-
-
-def _failed(text: Any, converted: Any) -> Any:
-    """The texts that were not converted and are not known to stand for a missing value."""
-    pc = compute()
-    return _without_missing(text.filter(pc.and_(converted.is_null(), text.is_valid())))
-
-
-def _exceptions(text: Any, numbers: Any) -> str:
-    """What keeps a column of text from being one of numbers, if most of it are numbers."""
-    failed = _failed(text, numbers)
-    present = len(numbers) - numbers.null_count
-    if present < MOSTLY * (present + len(failed)):
-        return ""
-    others = failed.unique()
-    shown = ", ".join(_short(other) for other in others.slice(0, 3).to_pylist())
-    return f"{LOOKS_LIKE_NUMBERS} {shown}" + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+    few = numbers.few is not None and len(numbers.few) <= ALL_LEVELS
+    return rows > IDENTIFIER_ROWS and bool(words) and few
 
 
 def _with_marks(column: Column, marks: tuple[str, ...]) -> Column:
@@ -240,45 +329,6 @@ def _with_marks(column: Column, marks: tuple[str, ...]) -> Column:
         return column
     said = " and ".join(repr(mark) for mark in marks) + (" is missing" if len(marks) == 1 else " are missing")
     return replace(column, missing_marks=marks, note="; ".join(filter(None, [column.note, said])))
-
-
-def _decide_moments(name: str, moments: Any, *, time_of_day: bool = False) -> Column | Dropped:
-    pc = compute()
-    extremes = pc.min_max(moments).as_py()
-    if extremes["min"] == extremes["max"] and moments.null_count == 0:
-        return Dropped(name, "constant: always the same moment")
-    if time_of_day:
-        return Column(name, "date", parts=("hour",))
-    present = numbers_from(moments.drop_null())
-    has_hours = bool((present % 86_400_000_000 != 0).any())
-    return Column(name, "date", parts=("day", "hour", "weekday") if has_hours else ("day", "weekday"))
-
-
-def _decide_categories(name: str, texts: Any) -> Column | Dropped:
-    pa, pc = arrow(), compute()
-    present = texts.filter(pc.and_(texts.is_valid(), pc.not_equal(texts, "")))
-    if len(present) == 0:
-        return Dropped(name, "no values: missing in every row")
-    counted = pc.value_counts(present)
-    values, counts = counted.field("values"), numbers_from(counted.field("counts"))
-    distinct = len(values)
-    if distinct == 1 and len(present) == len(texts):
-        return Dropped(name, f"constant: always {_short(values[0].as_py())}")
-    if distinct > 100 and distinct > 0.9 * len(present):
-        return Dropped(name, f"identifier: {distinct} different texts in {len(present)} rows")
-    note = ""
-    if distinct <= ALL_LEVELS:
-        kept = values.to_pylist()
-    else:
-        often = np.flatnonzero(counts >= 2)
-        names = values.take(pa.array(often)).to_pylist()
-        order = sorted(range(len(names)), key=lambda i: (-counts[often[i]], names[i]))[:MOST_LEVELS]
-        kept = [names[i] for i in order]
-        if not kept:
-            return Dropped(name, f"identifier: {distinct} texts, each in one row only")
-        if len(kept) < distinct:
-            note = f"{len(kept)} of {distinct} levels kept, the rarer ones are missing"
-    return Column(name, "categorical", categories=tuple(sorted(kept)), note=note)
 
 
 def _short(text: str) -> str:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from raresight.tables._arrow import arrow, compute, whole
+import numpy as np
+from numpy.typing import NDArray
+
+from raresight.tables._arrow import arrow, compute, mask_of, whole
 from raresight.tables.text_values import moments_in_text
 
 MONTH_FIRST = "MM/DD/YYYY"
@@ -19,10 +22,13 @@ _STROKES = rf"^(?P<one>\d{{1,2}})/(?P<two>\d{{1,2}})/(?P<year>\d{{4}}){_TIME}$"
 _POINTS = rf"^(?P<one>\d{{1,2}})\.(?P<two>\d{{1,2}})\.(?P<year>\d{{4}}){_TIME}$"
 
 
-def find_date_format(values: Any) -> tuple[str, ...]:
+def find_date_format(values: Any, counts: NDArray[np.int64] | None = None) -> tuple[str, ...]:
     """In which formats the dates of a column may be written, "" for ISO; none if it holds no dates.
 
     More than one if no value tells them apart.
+
+    Args:
+        values: Texts; `counts`: how often each is there. Default: once.
 
     Example:
         >>> import pyarrow as pa
@@ -34,15 +40,16 @@ def find_date_format(values: Any) -> tuple[str, ...]:
         (('',), ())
     """
     text = compute().utf8_trim_whitespace(whole(values))
-    if (iso := _count(moments_in_text(text))) and iso == _count(text):
+    weights = np.ones(len(text), np.int64) if counts is None else counts
+    if (iso := _count(moments_in_text(text), weights)) and iso == _count(text, weights):
         return ("",)
     known = ("", MONTH_FIRST, DAY_FIRST, DAY_FIRST_POINTS)
-    counts = {format: _count(moments_written(text, format)) for format in known}
+    read = {format: _count(moments_written(text, format), weights) for format in known}
     # Every format reads ISO as well.
-    most = max(counts.values())
+    most = max(read.values())
     if most == 0:
         return ()
-    return ("",) if counts[""] == most else tuple(format for format in known if counts[format] == most)
+    return ("",) if read[""] == most else tuple(format for format in known if read[format] == most)
 
 
 def moments_written(values: Any, format: str) -> Any:
@@ -88,8 +95,8 @@ def _two(digits: Any) -> Any:
     return compute().utf8_lpad(digits, 2, padding="0")
 
 
-def _count(values: Any) -> int:
-    return len(values) - int(values.null_count)
+def _count(values: Any, weights: NDArray[np.int64]) -> int:
+    return int(weights[mask_of(values.is_valid())].sum())
 
 
 def ambiguous_dates(formats: tuple[str, ...], values: Any) -> str:

@@ -11,7 +11,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from raresight.tables._arrow import arrow, compute, whole
+import numpy as np
+from numpy.typing import NDArray
+
+from raresight.tables._arrow import arrow, compute, mask_of, whole
 from raresight.tables.text_values import numbers_in_text
 
 _SIGNS = ("$", "€", "£", "¥")
@@ -119,11 +122,12 @@ def numbers_written(values: Any, format: NumberFormat = PLAIN) -> Any:
     return numbers_in_text(values if format == PLAIN else plain_text(values, format))
 
 
-def find_format(values: Any) -> Found:
+def find_format(values: Any, counts: NDArray[np.int64] | None = None) -> Found:
     """How a column writes its numbers.
 
     Args:
-        values: All its texts without white space around them, without missing ones.
+        values: Its texts without white space around them, without missing ones.
+        counts: How often each text is there. Default: once.
 
     Returns:
         The format with the fewest marks that fits. None if there are no numbers, or if they cannot be read
@@ -137,10 +141,12 @@ def find_format(values: Any) -> Found:
         'amounts in several currencies ($ and €): make them one'
     """
     pc = compute()
-    numbers = values.filter(looks_dressed(values))
+    counts = np.ones(len(values), np.int64) if counts is None else counts
+    dressed = looks_dressed(values)
+    numbers, weights = values.filter(dressed), counts[mask_of(dressed)]
     if len(numbers) == 0:
         return Found(None)
-    mostly = len(numbers) >= _MOSTLY * len(values)
+    mostly = weights.sum() >= _MOSTLY * counts.sum()
     tokens = pc.extract_regex(numbers, f"(?P<token>{_CURRENCY})").drop_null().field("token").unique()
     currencies = sorted(tokens.to_pylist())
     if len(currencies) > 1:
@@ -156,10 +162,10 @@ def find_format(values: Any) -> Found:
         percent=percent,
         parentheses=bool(pc.any(pc.match_substring(numbers, "(")).as_py()),
     )
-    return _by_marks(numbers, dress, mostly)
+    return _by_marks(numbers, weights, dress, mostly)
 
 
-def _by_marks(numbers: Any, dress: NumberFormat, mostly: bool) -> Found:
+def _by_marks(numbers: Any, weights: NDArray[np.int64], dress: NumberFormat, mostly: bool) -> Found:
     """Which of point and comma is the decimal mark, and whether the other one separates thousands."""
     pc = compute()
     point, comma, point_grouped, comma_grouped = formats = [
@@ -168,7 +174,7 @@ def _by_marks(numbers: Any, dress: NumberFormat, mostly: bool) -> Found:
         for comma in (False, True)
     ]
     fits = {format: numbers_written(numbers, format).is_valid() for format in formats}
-    counts = {format: int(pc.sum(fit).as_py() or 0) for format, fit in fits.items()}
+    counts = {format: int(weights[mask_of(fit)].sum()) for format, fit in fits.items()}
     most = max(counts.values())
     if most == 0:
         return Found(None)

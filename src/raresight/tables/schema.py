@@ -24,18 +24,17 @@ from raresight.tables.column_codec import (
     typed_moments,
     typed_numbers,
 )
-from raresight.tables.column_kinds import decide_column
+from raresight.tables.column_kinds import decide_column, looks_like_identifier
 from raresight.tables.columns import Column, Dropped
 from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
+from raresight.tables.summaries import ColumnSummary, TableSummary, summarize
 from raresight.tables.targets import Target, labels_of, learn_target
 from raresight.tables.text_values import is_text, numbers_in_text
 
-__all__ = ["Column", "Dropped", "Schema", "learn_schema"]
+__all__ = ["Column", "Dropped", "Schema", "learn_schema", "summarize_parts"]
 
 # Rows written to the matrix at a time: a block of a few columns stays in the cache.
 _BLOCK = 4096
-# The share of different numbers that must stay different in float32.
-_MOSTLY_DIFFERENT = 0.99
 
 
 @dataclass(frozen=True)
@@ -215,7 +214,7 @@ class Schema:
 
 
 def learn_schema(
-    table: Any,
+    source: Any,
     target: str,
     *,
     positive: Any = None,
@@ -231,7 +230,7 @@ def learn_schema(
     dropped; so is the day of the time column, which only tells the past from the future.
 
     Args:
-        table: An Arrow table, see `read_table`.
+        source: An Arrow table, see `read_table`, or the summary of its parts, see `summarize_parts`.
         target: The column to predict; it must have two values.
         positive: The positive one of them. None: 1, true or yes, else the rarer one (see `target_note`).
         time: A column that orders the rows.
@@ -244,21 +243,25 @@ def learn_schema(
     """
     if time is not None and group is not None:
         raise ValueError("rows are split by time or by group: give one of the two columns, not both")
-    wanted = learn_target(_column(table, target, "target column"), target, positive)
+    in_memory = not isinstance(source, TableSummary)
+    summary = summarize_parts(source) if in_memory else source
+    wanted = learn_target(_known_column(summary, target, "target column"), positive)
     for role, name in (("time column", time), ("group column", group)):
         if name is not None and name == target:
             raise ValueError(f"the {role} cannot be the target {target!r} itself")
     time_format = ""
     if time is not None:
-        time_format = _time_format(table, time)
-        _order_values(table, time, time_format)
+        time_format = _time_format(_known_column(summary, time, "time column"))
+        if in_memory:
+            _order_values(source, time, time_format)
     if group is not None:
-        _group_numbers(table, group)
+        _check_group(_known_column(summary, group, "group column"))
     for name in drop:
-        _column(table, name, "column to leave out")
+        _known_column(summary, name, "column to leave out")
     columns: list[Column] = []
     dropped: list[Dropped] = []
-    for name in _names(table):
+    wide = False
+    for name in summary.names:
         if name == target:
             continue
         if name == group:
@@ -267,11 +270,11 @@ def learn_schema(
         if name in drop:
             dropped.append(Dropped(name, "left out as asked for"))
             continue
-        decided = decide_column(name, table.column(name))
-        if name == time:
-            decided = _without_day(decided)
+        decision = decide_column(summary.column(name))
+        decided = _without_day(decision.column) if name == time else decision.column
         if isinstance(decided, Column):
             columns.append(decided)
+            wide = wide or (decision.wide and decided.kind == "numeric")
         else:
             dropped.append(decided)
     if not columns:
@@ -280,9 +283,6 @@ def learn_schema(
             f"no column is left to learn from besides the target {target!r}"
             + (f": {reasons}" if reasons else "")
         )
-    wide = any(
-        _needs_float64(table.column(column.name), column) for column in columns if column.kind == "numeric"
-    )
     return Schema(
         columns=tuple(columns),
         dropped=tuple(dropped),
@@ -298,14 +298,39 @@ def learn_schema(
     )
 
 
+def summarize_parts(parts: Any) -> TableSummary:
+    """Summarize a table, or its parts in the order of their rows, for `learn_schema`.
+
+    The schema decided from the merged summaries of parts is the one decided from the whole.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> table = pa.table({"code": ["01", "2", "3", "02"], "y": [0, 1, 0, 1]})
+        >>> halves = [summarize_parts(table.slice(start, 2)) for start in (0, 2)]
+        >>> learn_schema(halves[0].merge(halves[1]), "y") == learn_schema(table, "y")
+        True
+    """
+    # Whether all numbers are different is asked only where the name promises it.
+    return summarize(parts, keep=looks_like_identifier)
+
+
 def _names(table: Any) -> list[str]:
     return list(table.schema.names)
 
 
 def _column(table: Any, name: str, role: str) -> Any:
-    names = _names(table)
+    _check_name(_names(table), name, role)
+    return table.column(name)
+
+
+def _known_column(summary: TableSummary, name: str, role: str) -> ColumnSummary:
+    _check_name(summary.names, name, role)
+    return summary.column(name)
+
+
+def _check_name(names: list[str], name: str, role: str) -> None:
     if name in names:
-        return table.column(name)
+        return
     folded = {other.strip().lower(): other for other in names}
     close = [folded[key] for key in difflib.get_close_matches(name.strip().lower(), folded, n=3, cutoff=0.6)]
     if close:
@@ -328,15 +353,17 @@ def _without_day(decided: Column | Dropped) -> Column | Dropped:
     return replace(decided, parts=parts, note="; ".join(filter(None, [decided.note, note])))
 
 
-def _time_format(table: Any, name: str) -> str:
+def _time_format(summary: ColumnSummary) -> str:
     """How the dates of a time column of text are written."""
-    values = plain(_column(table, name, "time column"))
-    if not is_text(values.type) or numbers_in_text(values).null_count == values.null_count:
+    if summary.kind != "text" or summary.texts is None:
         return ""
-    formats = find_date_format(values)
+    values, counts = summary.texts.examples
+    if numbers_in_text(values).null_count == 0:
+        return ""
+    formats = find_date_format(values, counts)
     if len(formats) > 1:
         raise ValueError(
-            f"the dates of the time column {name!r} can be read in two ways: "
+            f"the dates of the time column {summary.name!r} can be read in two ways: "
             f"{ambiguous_dates(formats, values)}; write them as 2024-05-31"
         )
     return formats[0] if formats else ""
@@ -376,39 +403,21 @@ def _order_values(table: Any, name: str, format: str) -> NDArray[Any]:
     return numbers
 
 
-def _group_numbers(table: Any, name: str) -> NDArray[np.intp]:
-    values = plain(_column(table, name, "group column"))
-    if values.null_count:
+def _check_group(summary: ColumnSummary) -> None:
+    if summary.missing:
         raise ValueError(
-            f"the group column {name!r} is missing in {values.null_count} of {len(values)} rows; "
+            f"the group column {summary.name!r} is missing in {summary.missing} of {summary.rows} rows; "
             "fill it or leave these rows out"
         )
-    try:
-        coded = values.dictionary_encode()
-    except arrow().ArrowNotImplementedError:
+    if summary.kind == "other":
         raise ValueError(
-            f"the group column {name!r} is of the type {values.type}; use text or numbers"
-        ) from None
-    return numbers_from(coded.indices).astype(np.intp)
+            f"the group column {summary.name!r} is of the type {summary.type}; use text or numbers"
+        )
 
 
-def _needs_float64(values: Any, column: Column) -> bool:
-    numbers = numbers_of(values, column, 0)
-    if numbers.dtype.kind == "f":
-        if numbers.dtype.itemsize <= 4:
-            return False
-        numbers = numbers[np.isfinite(numbers)]
-    largest = max(abs(float(numbers.max(initial=0))), abs(float(numbers.min(initial=0))))
-    if largest <= 2**24:
-        return False
-    if largest > float(np.finfo(np.float32).max):
-        return True
-    large = numbers[np.abs(numbers.astype(np.float64)) > 2**24].astype(np.float64)
-    rounded = large.astype(np.float32)
-    if ((large == np.floor(large)) & (rounded != large)).any():
-        return True
-    # Fractions are rounded in any case; that matters where different ones become the same.
-    return len(np.unique(rounded)) < _MOSTLY_DIFFERENT * len(np.unique(large))
+def _group_numbers(table: Any, name: str) -> NDArray[np.intp]:
+    values = plain(_column(table, name, "group column"))
+    return numbers_from(values.dictionary_encode().indices).astype(np.intp)
 
 
 def _batches(table: Any, names: list[str]) -> list[Any]:

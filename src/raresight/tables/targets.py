@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, mask_of, numbers_from, whole
 from raresight.tables.column_codec import is_number, plain, texts_of, typed_numbers
+from raresight.tables.summaries import MOST_COUNTED, ColumnSummary
 from raresight.tables.text_values import FALSE, NO_VALUE, TRUE, is_text, numbers_in_text, truths
 
 TargetKind = Literal["boolean", "number", "text"]
@@ -58,12 +59,11 @@ class Target:
     note: str = ""
 
 
-def learn_target(values: Any, name: str, positive: Any = None) -> Target:
+def learn_target(summary: ColumnSummary, positive: Any = None) -> Target:
     """Find the two values of a target column.
 
     Args:
-        values: An Arrow column.
-        name: Its name, for messages.
+        summary: Of an Arrow column.
         positive: The positive value; as text it is matched to the values ("1" matches 1, 1.0 and True). None:
             1 of 0 and 1, true of false and true, the second of a known pair such as no/yes, or the rarer one.
 
@@ -72,16 +72,37 @@ def learn_target(values: Any, name: str, positive: Any = None) -> Target:
 
     Example:
         >>> import pyarrow as pa
-        >>> learn_target(pa.array(["no", "yes", "no"]), "fraud").positive
+        >>> from raresight.tables.summaries import summarize_column
+        >>> learn_target(summarize_column("fraud", pa.array(["no", "yes", "no"]))).positive
         'yes'
-        >>> learn_target(pa.array([0.0, 1.0]), "fraud", "1")
+        >>> learn_target(summarize_column("fraud", pa.array([0.0, 1.0])), "1")
         Target(negative='0', positive='1', kind='number', note='')
     """
-    array, kind = _readable(values, name)
-    _refuse_missing(array, name)
-    counts = {_text(item["values"]): item["counts"] for item in compute().value_counts(array).to_pylist()}
-    if kind == "text":
+    name = summary.name
+    kind: TargetKind
+    if summary.texts is not None:
+        values, weights = summary.texts.examples
+        counts = dict(zip(values.to_pylist(), weights.tolist(), strict=True))
+        _refuse_some(summary.missing + counts.pop("", 0), summary.rows, name)
         counts, kind = _meant(counts, name)
+    elif summary.kind in ("number", "boolean") and not summary.type.startswith("duration"):
+        numbers = summary.numbers
+        _refuse_some(summary.rows - numbers.count, summary.rows, name)
+        if numbers.few is None:
+            raise ValueError(
+                f"the target column {name!r} must have two values, but has more than {MOST_COUNTED}; "
+                "choose a column of two values with --target"
+            )
+        kind = "boolean" if summary.kind == "boolean" else "number"
+        convert = bool if kind == "boolean" else float if not numbers.integer else int
+        counts = {_text(convert(value)): count for value, count in numbers.few.items()}
+    elif summary.kind == "nothing":
+        raise ValueError(f"the target column {name!r} has no values; every row needs one")
+    else:
+        raise ValueError(
+            f"the target column {name!r} is of the type {summary.type}; "
+            "a target is text, truth values or numbers"
+        )
     if len(counts) != 2:
         raise ValueError(_not_two(counts, name, positive))
     if positive is not None:

@@ -1,0 +1,513 @@
+"""Summaries of columns that merge: what is needed to decide what a column means, from parts of any size.
+
+The summary of a table is the merged summaries of its parts, wherever it was cut, as long as the parts are
+merged in the order of the rows. A summary of text keeps each different text with its count. Where more than
+65,536 of the texts are different numbers, these are folded: their statistics stay, and one text of each way
+to write a number stands for all that are written alike. This keeps summaries of long columns of numbers
+small. The rule depends on the texts alone, not on the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raresight.tables._arrow import arrow, compute, mask_of, numbers_from
+from raresight.tables.column_codec import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
+from raresight.tables.text_values import is_text, numbers_in_text
+
+__all__ = ["ColumnSummary", "NumberSummary", "TableSummary", "Texts", "summarize", "summarize_column"]
+
+SummaryKind = Literal["text", "category", "number", "boolean", "moment", "time of day", "other", "nothing"]
+
+MOST_NUMBERS = 65_536
+MOST_COUNTED = 64
+# Numbers that float32 cannot tell apart are counted among so many of its values.
+_ROUNDED = 4096
+_EXACT_FLOAT32 = 2**24
+
+
+@dataclass(frozen=True, eq=False)
+class NumberSummary:
+    """Statistics of numbers in the order of their rows. NaN counts as missing and is left out.
+
+    Attributes:
+        count: How many numbers there are, infinite ones included.
+        infinite: How many are infinite.
+        minimum, maximum: Of the finite ones.
+        integer: Whether all are whole numbers by type or text, not by value.
+        first, last: In the order of the rows.
+        increasing, decreasing: Whether each is larger, or smaller, than the one before it.
+        few: Each different number with its count, or None if there are more than 64.
+        inexact: Whether a whole number is not exact in float32.
+        rounded: Numbers beyond 2**24, at most two for each of a sample of float32 values.
+        kept: All numbers, if asked for; else None.
+    """
+
+    count: int = 0
+    infinite: int = 0
+    minimum: float | int = np.inf
+    maximum: float | int = -np.inf
+    integer: bool = True
+    first: float | int = 0
+    last: float | int = 0
+    increasing: bool = True
+    decreasing: bool = True
+    few: Mapping[float | int, int] | None = None
+    inexact: bool = False
+    rounded: NDArray[np.float64] | None = None
+    kept: NDArray[Any] | None = None
+
+    @property
+    def all_different(self) -> bool:
+        """Whether no number is there twice. Known only if all are kept."""
+        return self.kept is not None and len(np.unique(self.kept)) == len(self.kept)
+
+    @property
+    def needs_float64(self) -> bool:
+        """Whether float32 loses what matters: whole numbers, or the difference of more than 1 %."""
+        largest = max(abs(float(self.maximum)), abs(float(self.minimum))) if self.count > self.infinite else 0
+        if largest > float(np.finfo(np.float32).max) or self.inexact:
+            return True
+        if self.rounded is None or len(self.rounded) == 0:
+            return False
+        # Fractions are rounded in any case. That matters where different ones become the same.
+        return len(np.unique(self.rounded.astype(np.float32))) < 0.99 * len(self.rounded)
+
+
+NO_NUMBERS = NumberSummary(few={})
+
+
+def summarize_numbers(numbers: NDArray[Any], *, integer: bool, keep: bool = False) -> NumberSummary:
+    """Statistics of an array of numbers."""
+    present = numbers[~np.isnan(numbers)] if numbers.dtype.kind == "f" else numbers
+    if len(present) == 0:
+        return replace(NO_NUMBERS, kept=present if keep else None)
+    finite = present[np.isfinite(present)] if present.dtype.kind == "f" else present
+    # Comparisons, not differences: those of unsigned numbers wrap around.
+    later, earlier = present[1:], present[:-1]
+    inexact, rounded = False, None
+    if len(finite) and max(abs(float(finite.max())), abs(float(finite.min()))) > _EXACT_FLOAT32:
+        inexact, rounded = _beyond_float32(finite)
+    return NumberSummary(
+        count=len(present),
+        infinite=len(present) - len(finite),
+        minimum=finite.min().item() if len(finite) else np.inf,
+        maximum=finite.max().item() if len(finite) else -np.inf,
+        integer=integer,
+        first=present[0].item(),
+        last=present[-1].item(),
+        increasing=bool((later > earlier).all()),
+        decreasing=bool((later < earlier).all()),
+        few=_few(present),
+        inexact=inexact,
+        rounded=rounded,
+        kept=present if keep else None,
+    )
+
+
+def merge_numbers(left: NumberSummary, right: NumberSummary) -> NumberSummary:
+    """The statistics of the rows of both, those of `left` first."""
+    if left.count == 0 or right.count == 0:
+        return left if right.count == 0 else right
+    few = None
+    if left.few is not None and right.few is not None:
+        few = dict(left.few)
+        for value, count in right.few.items():
+            few[value] = few.get(value, 0) + count
+        few = few if len(few) <= MOST_COUNTED else None
+    inexact = left.inexact or right.inexact
+    parts = [one.rounded for one in (left, right) if one.rounded is not None]
+    kept = None
+    if left.kept is not None and right.kept is not None:
+        kept = np.concatenate([left.kept, right.kept])
+    return NumberSummary(
+        count=left.count + right.count,
+        infinite=left.infinite + right.infinite,
+        minimum=min(left.minimum, right.minimum),
+        maximum=max(left.maximum, right.maximum),
+        integer=left.integer and right.integer,
+        first=left.first,
+        last=right.last,
+        increasing=left.increasing and right.increasing and right.first > left.last,
+        decreasing=left.decreasing and right.decreasing and right.first < left.last,
+        few=few,
+        inexact=inexact,
+        rounded=_sample(np.concatenate(parts)) if parts and not inexact else None,
+        kept=kept,
+    )
+
+
+def _few(present: NDArray[Any]) -> Mapping[float | int, int] | None:
+    # A look at the first numbers spares most columns the sorting.
+    if len(np.unique(present[:256])) > MOST_COUNTED:
+        return None
+    values, counts = np.unique(present, return_counts=True)
+    if len(values) > MOST_COUNTED:
+        return None
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def _beyond_float32(finite: NDArray[Any]) -> tuple[bool, NDArray[np.float64] | None]:
+    """Whether a whole number is rounded in float32, and if none is, a sample of those that are large."""
+    large = finite[np.abs(finite.astype(np.float64)) > _EXACT_FLOAT32].astype(np.float64)
+    with np.errstate(over="ignore"):
+        rounded = large.astype(np.float32)
+    if ((large == np.floor(large)) & (rounded != large)).any():
+        return True, None
+    return False, _sample(large)
+
+
+def _sample(large: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The numbers, at most two of each float32 value, of the 4096 such values with the smallest hashes.
+
+    The values are chosen by a hash of their own, so that parts choose the same ones as the whole.
+    """
+    large = np.unique(large)
+    with np.errstate(over="ignore"):
+        rounded = large.astype(np.float32)
+    # Sorted numbers round to sorted ones: a third one of a value follows two others.
+    third = np.zeros(len(large), dtype=bool)
+    third[2:] = rounded[2:] == rounded[:-2]
+    large, rounded = large[~third], rounded[~third]
+    hashes = rounded.view(np.uint32) * np.uint32(2654435761)
+    different = np.unique(hashes)
+    if len(different) <= _ROUNDED:
+        return large
+    chosen: NDArray[np.float64] = large[hashes <= different[_ROUNDED - 1]]
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Different texts with their counts, in the order in which they first appear.
+
+    Attributes:
+        values: Arrow text.
+        counts: How often each is there.
+        folded: For each way to write a number the first such text and how many there are, if numbers are
+            folded; they are not among `values` then. Else None.
+    """
+
+    values: Any
+    counts: NDArray[np.int64]
+    folded: Mapping[int, tuple[str, int]] | None = None
+
+    @cached_property
+    def examples(self) -> tuple[Any, NDArray[np.int64]]:
+        """All texts with their counts, where one folded number stands for all that are written alike."""
+        if not self.folded:
+            return self.values, self.counts
+        pa = arrow()
+        texts = pa.array([text for text, _ in self.folded.values()], self.values.type)
+        counts = np.array([count for _, count in self.folded.values()], dtype=np.int64)
+        return pa.concat_arrays([self.values, texts]), np.concatenate([self.counts, counts])
+
+
+def _count_texts(values: Any, weights: NDArray[np.int64] | None = None) -> tuple[Any, NDArray[np.int64]]:
+    """The different texts of an array without missing ones, in order, and the sum of their weights."""
+    pa = arrow()
+    if weights is None:
+        counted = values.value_counts()
+        return counted.field("values"), numbers_from(counted.field("counts")).astype(np.int64)
+    coded = values.dictionary_encode()
+    codes = numbers_from(coded.indices)
+    counts = np.bincount(codes, weights=weights, minlength=len(coded.dictionary))
+    return pa.array(coded.dictionary), counts.astype(np.int64)
+
+
+def _summarize_texts(values: Any, numbers: Any, fold: bool) -> Texts:
+    """Texts without missing ones and their numbers, missing where they are none."""
+    if not fold:
+        return _folded_if_many(Texts(*_count_texts(values)))
+    kept, folded = _fold(values, numbers, None)
+    return Texts(*_count_texts(kept), folded)
+
+
+def _folded_if_many(texts: Texts) -> Texts:
+    if texts.folded is not None or len(texts.values) <= MOST_NUMBERS:
+        return texts
+    numbers = numbers_in_text(texts.values)
+    if int(_foldable(texts.values, numbers).sum()) <= MOST_NUMBERS:
+        return texts
+    return _force_fold(texts, numbers)
+
+
+def _force_fold(texts: Texts, numbers: Any = None) -> Texts:
+    if texts.folded is not None:
+        return texts
+    numbers = numbers_in_text(texts.values) if numbers is None else numbers
+    keep = ~_foldable(texts.values, numbers)
+    _, folded = _fold(texts.values, numbers, texts.counts)
+    return Texts(texts.values.filter(arrow().array(keep)), texts.counts[keep], folded)
+
+
+def merge_texts(left: Texts, right: Texts) -> Texts:
+    """The texts of both, those of `left` first."""
+    folded: dict[int, tuple[str, int]] | None = None
+    if left.folded is not None or right.folded is not None:
+        left, right = _force_fold(left), _force_fold(right)
+        folded = dict(left.folded or {})
+        for way, (text, count) in (right.folded or {}).items():
+            known = folded.get(way)
+            folded[way] = (text, count) if known is None else (known[0], known[1] + count)
+    values = arrow().concat_arrays([left.values, right.values.cast(left.values.type)])
+    counts = np.concatenate([left.counts, right.counts])
+    return _folded_if_many(Texts(*_count_texts(values, counts), folded))
+
+
+def _fold(
+    values: Any, numbers: Any, counts: NDArray[np.int64] | None
+) -> tuple[Any, dict[int, tuple[str, int]]]:
+    """The texts that are not folded, and those that are by the way they are written."""
+    foldable = _foldable(values, numbers)
+    mask = arrow().array(foldable)
+    kept = values.filter(compute().invert(mask))
+    chosen = values.filter(mask)
+    ways = _ways_to_write(chosen, numbers_from(numbers.filter(mask)))
+    known, first = np.unique(ways, return_index=True)
+    weights = None if counts is None else counts[foldable]
+    totals = np.bincount(ways, weights=weights)
+    order = np.argsort(first)
+    return kept, {
+        int(known[place]): (chosen[int(first[place])].as_py(), int(totals[known[place]])) for place in order
+    }
+
+
+def _foldable(values: Any, numbers: Any) -> NDArray[np.bool_]:
+    """Where a text is a finite number. One with a leading zero may be a code, which must not be lost."""
+    found: NDArray[np.bool_] = np.isfinite(numbers_from(numbers)) & mask_of(numbers.is_valid())
+    if found.any():
+        found &= ~mask_of(compute().match_substring_regex(values, r"^\s*0\d+\s*$"))
+    return found
+
+
+def _ways_to_write(values: Any, numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """A number for the way each text writes its number.
+
+    Two texts with the same one are numbers of the same formats (see `NumberFormat`), and of no others.
+    """
+    if len(values) == 0:
+        return np.zeros(0, np.int64)
+    pa = arrow()
+    text = compute().utf8_trim_whitespace(values).cast(pa.large_binary())
+    offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+    data = np.frombuffer(text.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    starts, ends = offsets[:-1] - offsets[0], offsets[1:] - offsets[0]
+    signed = (data[starts] == ord("+")) | (data[starts] == ord("-"))
+    negative = data[starts] == ord("-")
+    starts = starts + signed
+    # A plain number has one point at most, so that the points are in the order of the texts.
+    points = np.flatnonzero(data == ord("."))
+    place = ends.copy()
+    place[np.searchsorted(ends, points, side="right")] = points
+    exponents = np.flatnonzero((data | 32) == ord("e"))
+    has_exponent = np.zeros(len(ends), bool)
+    has_exponent[np.searchsorted(ends, exponents, side="right")] = True
+    before, behind = place - starts, np.maximum(ends - place - 1, 0)
+    leading_zero = (before > 1) & (data[starts] == ord("0"))
+    starts_with_zero = data[starts] == ord("0")
+    flags = [
+        place < ends,
+        has_exponent,
+        negative,
+        signed & ~negative,
+        leading_zero,
+        starts_with_zero,
+        before == 0,
+        before > 3,
+        behind == 3,
+        numbers == 0,
+    ]
+    ways = np.zeros(len(ends), np.int64)
+    for bit, flag in enumerate(flags):
+        ways |= flag.astype(np.int64) << bit
+    return ways
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSummary:
+    """What was seen of a column.
+
+    Attributes:
+        name: As in the table.
+        kind: What its type is; what it means is decided later.
+        type: The name of its Arrow type.
+        rows: How many it has; `missing`: how many have no value.
+        numbers: Of a column of numbers, or of the texts that are numbers.
+        texts: Of a column of text or of categories.
+        moments: Different moments in microseconds, sorted.
+    """
+
+    name: str
+    kind: SummaryKind
+    type: str
+    rows: int
+    missing: int
+    numbers: NumberSummary = NO_NUMBERS
+    texts: Texts | None = None
+    moments: NDArray[np.int64] | None = None
+
+    def merge(self, other: ColumnSummary) -> ColumnSummary:
+        """The summary of the rows of both, with those of `other` last.
+
+        Raises:
+            ValueError: If the columns have different names or types.
+        """
+        if self.kind == "nothing" or other.kind == "nothing":
+            # A part without values has a type of its own.
+            kind = other if self.kind == "nothing" else self
+            rows, missing = self.rows + other.rows, self.missing + other.missing
+            return replace(kind, rows=rows, missing=missing)
+        if (self.name, self.kind) != (other.name, other.kind):
+            raise ValueError(
+                f"the column {self.name!r} is {self.kind} in one part, but {other.name!r} is {other.kind} in "
+                "another one"
+            )
+        texts = self.texts
+        if texts is not None and other.texts is not None:
+            texts = merge_texts(texts, other.texts)
+        moments = self.moments
+        if moments is not None and other.moments is not None:
+            moments = np.union1d(moments, other.moments)
+        return replace(
+            self,
+            rows=self.rows + other.rows,
+            missing=self.missing + other.missing,
+            numbers=merge_numbers(self.numbers, other.numbers),
+            texts=texts,
+            moments=moments,
+        )
+
+
+def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool = False) -> ColumnSummary:
+    """Summarize an Arrow column.
+
+    Args:
+        name: Its name.
+        values: An Arrow array.
+        keep: Whether to keep all numbers, to tell whether all are different.
+        fold: Whether numbers in text are folded at once, since an earlier part of the column is.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> first, second = pa.array(["1", "2"]), pa.array(["2", None, "x"])
+        >>> whole = summarize_column("a", first).merge(summarize_column("a", second))
+        >>> whole.texts.values.to_pylist(), whole.texts.counts, whole.missing, whole.numbers.count
+        (['1', '2', 'x'], array([1, 2, 1]), 1, 3)
+    """
+    pa = arrow()
+    encoded = pa.types.is_dictionary(values.type)
+    array = plain(values)
+    type_ = array.type
+
+    def made(kind: SummaryKind, **more: Any) -> ColumnSummary:
+        return ColumnSummary(name, kind, str(type_), len(array), array.null_count, **more)
+
+    if pa.types.is_null(type_):
+        return made("nothing")
+    if is_moment(type_):
+        kind: SummaryKind = "time of day" if pa.types.is_time(type_) else "moment"
+        return made(kind, moments=np.unique(numbers_from(typed_moments(array).drop_null())))
+    if encoded and (is_text(type_) or is_number(type_)):
+        return made("category", texts=Texts(*_count_texts(texts_of(array).drop_null())))
+    if is_number(type_):
+        integer = pa.types.is_integer(type_)
+        numbers = typed_numbers(array.drop_null() if integer or pa.types.is_boolean(type_) else array)
+        return made(
+            "boolean" if pa.types.is_boolean(type_) else "number",
+            numbers=summarize_numbers(numbers, integer=integer, keep=keep and integer),
+        )
+    if is_text(type_):
+        present = array.drop_null()
+        floats = numbers_in_text(present)
+        texts = _summarize_texts(present, floats, fold)
+        return made("text", numbers=_numbers_of_text(present, floats, keep), texts=texts)
+    return made("other")
+
+
+def _numbers_of_text(present: Any, floats: Any, keep: bool) -> NumberSummary:
+    """Statistics of texts that are numbers; as whole numbers where all of them are written so."""
+    written = present if floats.null_count == 0 else present.filter(floats.is_valid())
+    whole = _as_integers(written)
+    if whole is not None:
+        return summarize_numbers(numbers_from(whole), integer=True, keep=keep)
+    return summarize_numbers(numbers_from(floats.drop_null()), integer=False)
+
+
+def _as_integers(written: Any) -> Any:
+    pa = arrow()
+    try:
+        # Arrow writes an error for each value that fails, which is slow: a few values first.
+        written.slice(0, 16).cast(pa.int64())
+        return written.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class TableSummary:
+    """What was seen of the columns of a table."""
+
+    columns: tuple[ColumnSummary, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self.columns[0].rows if self.columns else 0
+
+    def column(self, name: str) -> ColumnSummary:
+        """The summary of the column with this name."""
+        return next(column for column in self.columns if column.name == name)
+
+    def merge(self, other: TableSummary) -> TableSummary:
+        """The summary of the rows of both tables, with those of `other` last."""
+        if self.names != other.names:
+            raise ValueError(f"the parts of a table differ in their columns: {self.names}, {other.names}")
+        return TableSummary(tuple(a.merge(b) for a, b in zip(self.columns, other.columns, strict=True)))
+
+
+def summarize(parts: Any, *, keep: Any = lambda name: False) -> TableSummary:
+    """Summarize a table, or its parts in the order of their rows.
+
+    Args:
+        parts: An Arrow table, or an iterable of tables or record batches, such as `Batches`.
+        keep: Tells by its name whether all numbers of a column are kept.
+    """
+    if hasattr(parts, "schema") and hasattr(parts, "num_rows"):
+        parts = [parts]
+    # Merging each part into all before it would copy the first texts again with each part. Summaries of
+    # about equal size are merged instead, as in a binary counter.
+    waiting: list[tuple[int, TableSummary]] = []
+    folded: set[str] = set()
+    for part in parts:
+        merged = TableSummary(
+            tuple(
+                summarize_column(name, part.column(name), keep=keep(name), fold=name in folded)
+                for name in part.schema.names
+            )
+        )
+        size = 1
+        while waiting and waiting[-1][0] <= size:
+            earlier_size, earlier = waiting.pop()
+            merged, size = earlier.merge(merged), earlier_size + size
+        folded |= {
+            one.name for one in merged.columns if one.texts is not None and one.texts.folded is not None
+        }
+        waiting.append((size, merged))
+    if not waiting:
+        raise ValueError("there are no rows to summarize")
+    _, result = waiting.pop()
+    while waiting:
+        result = waiting.pop()[1].merge(result)
+    return result
