@@ -27,12 +27,12 @@ __all__ = [
 
 # Each part with the function that makes it.
 _FUNCTIONS = {
-    "table1": "statements.table1",
+    "table1": "theory_tables.table1",
     "figure1": "gaussian_figures.figure1",
     "figure2": "gaussian_figures.figure2",
     "figure3": "gaussian_figures.figure3",
-    "theorem2": "statements.theorem2",
-    "influence": "statements.influence",
+    "theorem2": "theory_tables.theorem2",
+    "influence": "theory_tables.influence",
     "fraud": "fraud.comparison.run",
     "table2": "experiments.pages.table2",
     "table4": "experiments.pages.table4",

@@ -14,8 +14,8 @@ from raresight.common.atomic_files import write_files
 from raresight.report.drawing import COLOURS
 
 from ..estimates import Estimate, estimate, paired
-from ..journal import Record, clip_words, largest_norm, origin
 from ..output import PICTURES, figure_files, figure_with_axes, rows_text
+from ..training_records import Record, clip_words, largest_norm, origin
 from .report import DEFAULT_SIZE, brought_up_to_date, not_trained, nothing_complete
 from .report_text import (
     claim_verdict,
@@ -28,8 +28,8 @@ from .report_text import (
     places_words,
 )
 from .results import WHEN, Result, find_results, missing_lines, sizes_in, value_at
-from .settings import Setup, Trial, refuse_seed, size_of
-from .trials import EXPERIMENTS, Experiment, ablation_trials
+from .settings import NetTrial, Setup, refuse_seed, size_of
+from .trials import EXPERIMENTS, NetExperiment, ablation_trials
 
 PEAK = 0.3
 METRICS = {"roc_auc": "AUC", "accuracy_linked": "ACC, link and prior", "accuracy": "ACC, argmax"}
@@ -107,7 +107,7 @@ def _pictures(out: Path, stem: str) -> list[Path]:
 
 
 def _complete_series(
-    experiment: Experiment, setup: Setup, finished: Mapping[str, Record], whole: Sequence[Result]
+    experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record], whole: Sequence[Result]
 ) -> list[Result]:
     """Of lengths that are begun, the trainings of a method, rate and draw that have every C and seed."""
     found: list[Result] = []
@@ -117,7 +117,7 @@ def _complete_series(
             trials = ablation_trials(experiment, cell, sized)
             if any(result.epochs == trials[0].epochs for result in (*whole, *found)):
                 continue
-            series: dict[tuple[str, float, int], list[Trial]] = {}
+            series: dict[tuple[str, float, int], list[NetTrial]] = {}
             for trial in trials:
                 series.setdefault((trial.method, trial.lr, trial.draw), []).append(trial)
             records: dict[str, list[Record]] = {}
@@ -133,7 +133,7 @@ def _curves(result: Result) -> Curves:
     curves: Curves = {}
     for method, records in result.records.items():
         for record in records:
-            trial = Trial.from_dict(record["trial"])
+            trial = NetTrial.from_dict(record["trial"])
             series = curves.setdefault((method, trial.lr), {})
             series.setdefault(dict(trial.parameters)["C"], []).append(record)
     return {name: dict(sorted(series.items())) for name, series in sorted(curves.items(), key=str)}

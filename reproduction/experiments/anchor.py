@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from .. import UnfinishedError
-from ..journal import Record, journal_path, read_records
+from ..training_records import Record, journal_path, read_records
 from .settings import PAPER_WIDTH, Setup, refuse_seed, size_of
 from .trials import ANCHOR, anchor_trials
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from raresight.losses import LDAM, TBL, Alpha, CrossEntropy, Focal, LogitAdjusted, Loss, Poly, VectorScaling
 
-from .settings import Parameters, Trial
+from .settings import NetTrial, Parameters
 
 # ---- Losses ------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ def choose(records: Sequence[Mapping[str, Any]], column: str) -> dict[str, Chose
     """
     values: dict[str, dict[tuple[Parameters, float], list[float]]] = {}
     for record in records:
-        trial = Trial.from_dict(record["trial"])
+        trial = NetTrial.from_dict(record["trial"])
         last = record["curve"][column][-1]
         failed = last is None or record["frozen"] is not None
         settings = values.setdefault(trial.method, {})

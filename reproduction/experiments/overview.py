@@ -14,11 +14,11 @@ from pathlib import Path
 from raresight.common.atomic_files import write_file
 
 from .. import DEEP_NAMES
-from ..journal import Record, journal_path, read_records
+from ..training_records import Record, journal_path, read_records
 from .pages import REPORTS
 from .report import Report
 from .report_text import (
-    Column,
+    ReportColumn,
     apart_words,
     cell_text,
     length_words,
@@ -31,7 +31,7 @@ from .report_text import (
 )
 from .results import Result, begun_lines, find_results
 from .settings import Setup, refuse_seed
-from .trials import EXPERIMENTS, PAPER_EPOCHS, Cell, Experiment
+from .trials import EXPERIMENTS, PAPER_EPOCHS, Cell, NetExperiment
 
 # The first part of the paper that an experiment is for.
 _PARTS = {experiment: part for part, experiment in reversed(DEEP_NAMES.items())}
@@ -40,10 +40,10 @@ _TITLES = {"table2": "Table 2", "table4": "Table 4", "ablation-c": "Figure 4", "
 
 
 @dataclass(frozen=True)
-class Found:
+class LongestResults:
     """The longest complete trainings of each cell of an experiment, by role and cell."""
 
-    experiment: Experiment
+    experiment: NetExperiment
     setup: Setup
     finished: dict[str, Record]
     longest: dict[tuple[str, Cell], Result]
@@ -93,16 +93,16 @@ def run(
     return [write_file(page, f"{about}\n\n{markdown(found)}")]
 
 
-def _found(experiment: Experiment, setup: Setup, finished: dict[str, Record]) -> Found:
+def _found(experiment: NetExperiment, setup: Setup, finished: dict[str, Record]) -> LongestResults:
     longest: dict[tuple[str, Cell], Result] = {}
     for role in ("paper", "final", "ablation"):
         # The longest comes first.
         for result in find_results(experiment, setup, finished, role):
             longest.setdefault((role, result.cell), result)
-    return Found(experiment, setup, finished, longest)
+    return LongestResults(experiment, setup, finished, longest)
 
 
-def markdown(found: dict[str, Found]) -> str:
+def markdown(found: dict[str, LongestResults]) -> str:
     """The page; a part without results is left out."""
     lines = ["### How long each cell was trained", "", *_lengths(found)]
     for report in REPORTS:
@@ -118,7 +118,7 @@ def markdown(found: dict[str, Found]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _short_columns(report: Report) -> list[Column]:
+def _short_columns(report: Report) -> list[ReportColumn]:
     """The first, and what it measures in the last epoch if it is of another."""
     first = report.columns[0]
     return [
@@ -128,17 +128,17 @@ def _short_columns(report: Report) -> list[Column]:
     ]
 
 
-def _printed_columns(report: Report) -> list[Column]:
+def _printed_columns(report: Report) -> list[ReportColumn]:
     """Of each metric that the paper prints the column that is judged as it did."""
     printed = {metric for _, _, _, metric, _ in report.printed}
-    first: dict[str, Column] = {}
+    first: dict[str, ReportColumn] = {}
     for column in report.paper_columns:
         if column.metric in printed:
             first.setdefault(column.metric, column)
     return list(first.values())
 
 
-def _lengths(found: dict[str, Found]) -> list[str]:
+def _lengths(found: dict[str, LongestResults]) -> list[str]:
     lines = [
         "| experiment | cell | the paper's setting | settings chosen on validation |",
         "|---|---|---|---|",
@@ -181,7 +181,7 @@ def _table(results: Sequence[Result], text: Callable[[Result, str], str]) -> lis
     return lines
 
 
-def _beside(report: Report, column: Column, result: Result, method: str) -> str:
+def _beside(report: Report, column: ReportColumn, result: Result, method: str) -> str:
     """Ours, and in parentheses the paper's with the difference in standard errors, if of the same length."""
     ours = result.mean(method, column.metric, column.when)
     shown = f"{number(column.metric, ours.mean)} ± {number(column.metric, ours.deviation)}"

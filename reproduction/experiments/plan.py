@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..journal import Record, journal_path, read_records
+from ..training_records import Record, journal_path, read_records
 from .methods import METHODS, Chosen
-from .settings import DATASETS, ROLES, Setup, Trial, validation_share
+from .settings import DATASETS, ROLES, NetTrial, Setup, validation_share
 from .trials import (
     EXPERIMENTS,
     Cell,
-    Experiment,
+    NetExperiment,
     ablation_trials,
     beyond_trials,
     cell_trials,
@@ -115,7 +115,7 @@ def plan(
         ]
         if not trials:
             continue
-        left: dict[Any, list[Trial]] = {}
+        left: dict[Any, list[NetTrial]] = {}
         for trial in trials:
             if trial.key not in done:
                 left.setdefault(trial.together, []).append(trial)
@@ -184,7 +184,7 @@ def stack_sizes(count: int, stack: int) -> list[int]:
 
 
 def stack_seconds(
-    trials: Sequence[Trial], rows: Mapping[str, int] | None = None, *, pace: Pace | None = None
+    trials: Sequence[NetTrial], rows: Mapping[str, int] | None = None, *, pace: Pace | None = None
 ) -> float:
     """How long an H200 takes for a stack, by the pace of the kernels that would train it unless one is given.
 
@@ -203,14 +203,14 @@ def stack_seconds(
     return _START + 1e-3 * (training + len(evaluated_epochs(first)) * judging)
 
 
-def evaluated_epochs(trial: Trial) -> tuple[int, ...]:
+def evaluated_epochs(trial: NetTrial) -> tuple[int, ...]:
     """After which epochs a trial is judged: a choice needs the last alone, a result has them all.
 
     An anchor is judged every fortieth of its length, and before its rate falls every tenth: metrics of 100
     classes take a CPU longer than an epoch takes a GPU.
 
     >>> from dataclasses import replace
-    >>> trial = Trial("cifar10", "step", 0.1, 0, True, 32, 16, "CE", (), 0.002, 0, 3, "search")
+    >>> trial = NetTrial("cifar10", "step", 0.1, 0, True, 32, 16, "CE", (), 0.002, 0, 3, "search")
     >>> evaluated_epochs(trial), evaluated_epochs(replace(trial, role="final"))
     ((3,), (1, 2, 3))
     """
@@ -221,7 +221,7 @@ def evaluated_epochs(trial: Trial) -> tuple[int, ...]:
     return (trial.epochs,) if trial.role == "search" else tuple(range(1, trial.epochs + 1))
 
 
-def published_rows(trial: Trial) -> dict[str, int]:
+def published_rows(trial: NetTrial) -> dict[str, int]:
     """Rows of each set, as the published sizes give them; those of an exponential task but for rounding."""
     data = DATASETS[trial.dataset]
     images, classes, rho = data.train_images, data.classes, trial.rho
@@ -240,7 +240,7 @@ def published_rows(trial: Trial) -> dict[str, int]:
     }
 
 
-def _of_role(experiment: Experiment, cell: Cell, setup: Setup, role: str) -> list[Trial]:
+def _of_role(experiment: NetExperiment, cell: Cell, setup: Setup, role: str) -> list[NetTrial]:
     if role == "ablation":
         return ablation_trials(experiment, cell, setup)
     if role == "search":

@@ -13,14 +13,14 @@ from raresight.common.atomic_files import write_files
 
 from .. import UnfinishedError
 from ..estimates import LEVEL, paired
-from ..journal import Record, clip_words, journal_path, largest_norm, origin, read_records
 from ..output import PICTURES, rows_text
+from ..training_records import Record, clip_words, journal_path, largest_norm, origin, read_records
+from .figures import draw_differences, draw_epochs
 from .methods import REFERENCE, candidates
 from .metrics import BINARY_METRICS, CLASS_METRICS
-from .pictures import draw_differences, draw_epochs
 from .report_text import (
     CHOSEN_BY,
-    Column,
+    ReportColumn,
     cell_text,
     cell_title,
     claim_verdict,
@@ -59,7 +59,7 @@ from .settings import (
     size_of,
     validation_share,
 )
-from .trials import EXPERIMENTS, Experiment, beyond_rate, check_rhos
+from .trials import EXPERIMENTS, NetExperiment, beyond_rate, check_rhos
 from .verdicts import OURS, verdicts
 
 # ---- In one table ------------------------------------------------------------------------------------------
@@ -69,8 +69,8 @@ DIGEST_TITLE = "#### In one table"
 
 def digest(
     printed: Table,
-    column: Column,
-    paper_column: Column,
+    column: ReportColumn,
+    paper_column: ReportColumn,
     final: Sequence[Result],
     paper: Sequence[Result],
 ) -> list[str]:
@@ -111,14 +111,14 @@ def _by_task(results: Iterable[Result]) -> dict[str, dict[str, Result]]:
     return found
 
 
-def _first_draw(result: Result | None, method: str, column: Column) -> str:
+def _first_draw(result: Result | None, method: str, column: ReportColumn) -> str:
     if result is None:
         return ""
     found = result.mean(method, column.metric, column.when).by_draw
     return number(column.metric, found[0]) if found else "-"
 
 
-def _beside(printed: Table, result: Result, method: str, column: Column) -> list[str]:
+def _beside(printed: Table, result: Result, method: str, column: ReportColumn) -> list[str]:
     ours = result.mean(method, column.metric, column.when)
     shown = f"{number(column.metric, ours.mean)} ± {number(column.metric, ours.deviation)}"
     return [shown, *printed_cells(result.printed(printed, method, column.metric), ours, column.metric)]
@@ -247,8 +247,8 @@ class Report:
     name: str
     title: str
     experiment: str
-    columns: tuple[Column, ...]
-    paper_columns: tuple[Column, ...]
+    columns: tuple[ReportColumn, ...]
+    paper_columns: tuple[ReportColumn, ...]
     printed: Table
     drawn: str
     drawn_title: str
@@ -259,7 +259,7 @@ class Report:
 
 def brought_up_to_date(
     name: str,
-    experiment: Experiment,
+    experiment: NetExperiment,
     setup: Setup,
     out: Path,
     tell: Callable[[str], None],
@@ -387,7 +387,7 @@ def write_report(
 
 
 def not_trained(
-    experiment: Experiment, setup: Setup, finished: Mapping[str, Record], *, is_asked: bool
+    experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record], *, is_asked: bool
 ) -> list[str]:
     """What is missing at the size of `setup`, if it is asked for or begun, and at others that are begun."""
     own = is_asked or is_begun(experiment, setup, finished)
@@ -565,7 +565,7 @@ def _clip_words(results: Sequence[Result]) -> str:
     )
 
 
-def _paper_words(experiment: Experiment) -> str:
+def _paper_words(experiment: NetExperiment) -> str:
     unsaid = (
         " The paper prints no parameters for several classes: those of its binary CIFAR-10 stand in."
         if experiment.classes

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..estimates import Estimate
-from ..journal import Record
-from ..printed import Printed
+from ..paper_numbers import Printed
+from ..training_records import Record
 from .methods import REFERENCE, Chosen
 from .metrics import is_better
 from .plan import published_rows
 from .results import Result, apart, search_records
-from .settings import DATASETS, Setup, Trial, net_words, parameter_words
+from .settings import DATASETS, NetTrial, Setup, net_words, parameter_words
 from .trials import PAPER_EPOCHS
 
 # ---- Numbers and settings ----------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ CHOSEN_BY = {"roc_auc": "AUC", "accuracy_linked": "accuracy after the link"}
 
 
 @dataclass(frozen=True)
-class Column:
+class ReportColumn:
     """A column of a table: a metric at an epoch of `WHEN`, and whether the difference to CE+LA is shown."""
 
     title: str
@@ -62,7 +62,7 @@ def apart_words(ours: Estimate, printed: Printed) -> str:
     return f"{errors:+.1f} SE{' of ours' if printed.deviation is None else ''}"
 
 
-def cell_text(result: Result, method: str, column: Column) -> str:
+def cell_text(result: Result, method: str, column: ReportColumn) -> str:
     """A mean, and where it is compared the difference to CE+LA with its interval."""
     text = number(column.metric, result.mean(method, column.metric, column.when).mean)
     if not column.is_compared or method == REFERENCE:
@@ -194,7 +194,7 @@ def _set_words(setup: Setup, records: Sequence[Record]) -> str:
 
 def _is_of_a_part(record: Record) -> bool:
     """Whether a net had fewer training rows than the published set gives; rounding may leave out some."""
-    rows = published_rows(Trial.from_dict(record["trial"]))["training"]
+    rows = published_rows(NetTrial.from_dict(record["trial"]))["training"]
     return bool(abs(sum(record["class_counts"]) - rows) > 0.01 * rows)
 
 

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..estimates import Estimate, estimate, paired, standard_errors_apart
-from ..journal import Record
-from ..printed import PAPER_NAMES, PAPER_TRIALS, Key, Printed
+from ..paper_numbers import PAPER_NAMES, PAPER_TRIALS, Key, Printed
+from ..training_records import Record
 from .methods import METHODS, Chosen, choose
 from .metrics import is_better
-from .settings import SIZES, Setup, Size, Trial
-from .trials import Cell, Experiment, cell_trials, lacking_words
+from .settings import SIZES, NetTrial, Setup, Size
+from .trials import Cell, NetExperiment, cell_trials, lacking_words
 
 # ---- Sizes -------------------------------------------------------------------------------------------------
 
 
 def trials_at(
-    experiment: Experiment, cell: Cell, setup: Setup, size: Size, finished: Mapping[str, Record]
-) -> dict[str, list[Trial]]:
+    experiment: NetExperiment, cell: Cell, setup: Setup, size: Size, finished: Mapping[str, Record]
+) -> dict[str, list[NetTrial]]:
     """The trials of a cell by role at another size of the setup, as `cell_trials` has them."""
     return cell_trials(experiment, cell, setup.at(size), finished)
 
 
-def sizes_in(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> list[Size]:
+def sizes_in(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> list[Size]:
     """The size of `setup`, the named ones, and those that have trainings which none before them has.
 
     Of searches that have led to no result yet it is not known how long that was to be, nor of results without
@@ -54,7 +54,7 @@ def sizes_in(experiment: Experiment, setup: Setup, finished: Mapping[str, Record
 
 
 def _likely(
-    experiment: Experiment,
+    experiment: NetExperiment,
     setup: Setup,
     searches: Sequence[int],
     end: int,
@@ -86,7 +86,7 @@ def _cell_and_length(trial: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(trial[name] for name in ("task", "rho", "epochs", "depth", "width"))
 
 
-def _lengths(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> dict[str, set[int]]:
+def _lengths(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> dict[str, set[int]]:
     """The lengths of the journal's trainings of this net by role, as a size has them."""
     found: dict[str, set[int]] = {}
     for record in finished.values():
@@ -97,7 +97,7 @@ def _lengths(experiment: Experiment, setup: Setup, finished: Mapping[str, Record
 
 
 def _roles_at(
-    experiment: Experiment, setup: Setup, size: Size, finished: Mapping[str, Record]
+    experiment: NetExperiment, setup: Setup, size: Size, finished: Mapping[str, Record]
 ) -> dict[str, str]:
     """The roles of the trials at a size, as far as they are known, by their keys."""
     known = [
@@ -134,7 +134,7 @@ class Result:
         records: Of each method.
     """
 
-    experiment: Experiment
+    experiment: NetExperiment
     setup: Setup
     cell: Cell
     role: str
@@ -146,7 +146,7 @@ class Result:
 
     def setting(self, method: str) -> str:
         """Parameters and learning rate in words."""
-        trial = Trial.from_dict(self.records[method][0]["trial"])
+        trial = NetTrial.from_dict(self.records[method][0]["trial"])
         return f"{trial.setting} lr={trial.lr:g}".strip()
 
     def rate(self, method: str) -> float:
@@ -225,7 +225,7 @@ def on_validation(record: Record, choose_by: str) -> float | None:
 
 
 def find_results(
-    experiment: Experiment, setup: Setup, finished: Mapping[str, Record], role: str
+    experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record], role: str
 ) -> list[Result]:
     """For each cell every length at which all trainings of the role are finished, the longest first.
 
@@ -261,7 +261,7 @@ def search_records(result: Result, finished: Mapping[str, Record]) -> list[Recor
 
 
 def missing_lines(
-    experiment: Experiment,
+    experiment: NetExperiment,
     setup: Setup,
     finished: Mapping[str, Record],
     rhos: Sequence[float] | None = None,
@@ -283,7 +283,7 @@ def missing_lines(
     return lines
 
 
-def begun_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:
+def begun_lines(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:
     """What sizes lack that are begun: without it they are not shown.
 
     Final trainings of a named size are begun once the search has chosen their settings; of another size it is
@@ -304,7 +304,7 @@ def begun_lines(experiment: Experiment, setup: Setup, finished: Mapping[str, Rec
     return list(lines)
 
 
-def is_begun(experiment: Experiment, setup: Setup, finished: Mapping[str, Record]) -> bool:
+def is_begun(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> bool:
     """Whether any training of that very size is finished."""
     known = [cell_trials(experiment, cell, setup, finished).values() for cell in experiment.cells]
     return any(trial.key in finished for cell in known for trials in cell for trial in trials)

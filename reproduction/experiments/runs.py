@@ -15,9 +15,9 @@ from raresight.common.atomic_files import FolderInUseError, hold_folder, write_j
 from raresight.nn.checkpoint import OtherTrainingError
 from raresight.nn.tensor_files import need_safetensors
 
-from ..journal import Record, add_records, journal_path, need_writable, read_records
+from ..training_records import Record, add_records, journal_path, need_writable, read_records
 from .plan import STACK, stack_seconds, stack_sizes
-from .settings import ROLES, Setup, Trial, folder_name
+from .settings import ROLES, NetTrial, Setup, folder_name
 from .stack import (
     CHECKPOINT_SECONDS,
     REMOVED,
@@ -28,7 +28,7 @@ from .stack import (
     task_rows,
     train_stack,
 )
-from .trials import Experiment, known_trials, missing_searches
+from .trials import NetExperiment, known_trials, missing_searches
 
 # Fewer in a stack waste the GPU.
 _LEAST = 4
@@ -45,7 +45,7 @@ NO_GPU = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunSummary:
     """What a run did.
 
     Attributes:
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def run_experiment(
-    experiment: Experiment,
+    experiment: NetExperiment,
     setup: Setup,
     data: Path,
     out: Path,
@@ -77,7 +77,7 @@ def run_experiment(
     complete: bool = True,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     tell: Callable[[str], None] = lambda message: None,
-) -> Outcome:
+) -> RunSummary:
     """Train every trial of the experiment that its journal under `out` does not have.
 
     Args:
@@ -113,7 +113,7 @@ def run_experiment(
         need_writable(journal)
     images = read_images(setup.dataset, data, complete=complete)
     digest = set_digest(images)
-    rows: tuple[Trial, TaskRows] | None = None
+    rows: tuple[NetTrial, TaskRows] | None = None
     clock = _Clock(begun, minutes, 1.0 if where.startswith("cuda") else None)
     trained = 0
     while True:
@@ -128,7 +128,7 @@ def run_experiment(
             _remove_finished(unfinished, finished)
         chosen = _next_stack(wanted, unfinished, stack, clock, is_first=trained == 0)
         if not chosen:
-            return Outcome(trained, len(wanted), time.monotonic() - begun, waits_for)
+            return RunSummary(trained, len(wanted), time.monotonic() - begun, waits_for)
         if rows is None or rows[0].together[:5] != chosen[0].together[:5]:
             rows = (chosen[0], task_rows(images, chosen[0]))
         need_writable(journal)
@@ -168,7 +168,7 @@ def run_experiment(
                 ) from None
             if records is None:
                 tell(f"{title}: out of time, kept in {folder}")
-                return Outcome(trained, len(wanted), time.monotonic() - begun, waits_for)
+                return RunSummary(trained, len(wanted), time.monotonic() - begun, waits_for)
             if is_new:
                 clock.learn(stack_seconds(chosen), time.monotonic() - stack_begun)
             # The folder goes last: killed in between, the records are there, and nobody resumes the folder.
@@ -220,7 +220,7 @@ class _Clock:
     def left(self) -> float:
         return self._end - time.monotonic()
 
-    def fits(self, trials: Sequence[Trial]) -> bool:
+    def fits(self, trials: Sequence[NetTrial]) -> bool:
         """Whether a stack would surely end in time; unknown before the first on a device without a plan."""
         if self._pace is None:
             return True
@@ -232,12 +232,12 @@ class _Clock:
 
 
 def _wanted(
-    experiment: Experiment,
+    experiment: NetExperiment,
     setup: Setup,
     finished: dict[str, Record],
     roles: Sequence[str],
     rhos: Sequence[float] | None,
-) -> list[Trial]:
+) -> list[NetTrial]:
     return [
         trial
         for trial in known_trials(experiment, setup, finished)
@@ -245,17 +245,17 @@ def _wanted(
     ]
 
 
-def _under_way(unfinished: Path) -> Iterator[tuple[Path, tuple[Trial, ...]]]:
+def _under_way(unfinished: Path) -> Iterator[tuple[Path, tuple[NetTrial, ...]]]:
     """The folders of stacks under way, or left behind, with their trials."""
     for path in sorted(unfinished.glob(f"*/{_TRIALS}")):
         if path.parent.suffix != REMOVED and (trials := _trials_of(path)):
             yield path.parent, trials
 
 
-def _trials_of(path: Path) -> tuple[Trial, ...]:
+def _trials_of(path: Path) -> tuple[NetTrial, ...]:
     """The trials of a stack; none where another process has just removed its folder."""
     try:
-        return tuple(Trial.from_dict(values) for values in json.loads(path.read_text(encoding="utf-8")))
+        return tuple(NetTrial.from_dict(values) for values in json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return ()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -277,8 +277,8 @@ def _remove_finished(unfinished: Path, finished: Mapping[str, Record]) -> None:
 
 
 def _next_stack(
-    wanted: Sequence[Trial], unfinished: Path, stack: int, clock: _Clock, *, is_first: bool
-) -> tuple[Trial, ...]:
+    wanted: Sequence[NetTrial], unfinished: Path, stack: int, clock: _Clock, *, is_first: bool
+) -> tuple[NetTrial, ...]:
     """The trials to train now: those of a stack under way, else the first that can stand together."""
     if not wanted or clock.left() <= 0:
         return ()

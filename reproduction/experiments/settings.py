@@ -149,7 +149,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Trial:
+class NetTrial:
     """One training: everything that decides its result, apart from device and rounding.
 
     Attributes:
@@ -168,9 +168,9 @@ class Trial:
         role: One of `ROLES`.
 
     Example:
-        >>> trial = Trial("cifar10", "halves", 0.01, 0, True, 32, 16, "TBL", (("alpha", 0.7), ("C", 0.5)),
+        >>> trial = NetTrial("cifar10", "halves", 0.01, 0, True, 32, 16, "TBL", (("alpha", 0.7), ("C", 0.5)),
         ...     0.002, 0, 16, "final")
-        >>> Trial.from_dict(trial.to_dict()) == trial
+        >>> NetTrial.from_dict(trial.to_dict()) == trial
         True
         >>> trial.setting
         'alpha=0.7 C=0.5'
@@ -214,7 +214,7 @@ class Trial:
         return {**values, "parameters": dict(self.parameters)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Trial:
+    def from_dict(cls, values: Mapping[str, Any]) -> NetTrial:
         """The trial that `to_dict` wrote."""
         named = {**values, "parameters": tuple((name, float(x)) for name, x in values["parameters"].items())}
         return cls(**named)
@@ -252,6 +252,6 @@ def validation_share(task: str) -> float:
     return 0.2 if task == "pair" else 0.1
 
 
-def folder_name(trials: tuple[Trial, ...]) -> str:
+def folder_name(trials: tuple[NetTrial, ...]) -> str:
     """A short name for a stack of trials, decided by what they are."""
     return hashlib.sha256("\n".join(trial.key for trial in trials).encode()).hexdigest()[:16]

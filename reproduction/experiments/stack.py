@@ -31,13 +31,13 @@ from raresight.nn.training_loop import TrainingLoop, training_session
 from ..images import Images, ImageSet, read_cifar10, read_cifar100, read_tiny_imagenet
 from ..images.imbalance import Imbalanced, exponential, halves, pair, step
 from ..images.rows import ImageRows
-from ..journal import Record, provenance
 from ..resnet import resnet_cifar
 from ..resnet.trunk import kernels_for
+from ..training_records import Record, provenance
 from .methods import build_loss, is_cosine
 from .metrics import BINARY_METRICS, CLASS_METRICS, binary_metrics, class_metrics, undefined
 from .plan import evaluated_epochs
-from .settings import Trial, validation_share
+from .settings import NetTrial, validation_share
 from .trials import DECAYS, PAPER_EPOCHS
 
 # ---- Rows of a trial ---------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def set_digest(images: ImageSet) -> str:
     return digest_of_arrays("image set", *(array for part in parts for array in (part.pixels, part.labels)))
 
 
-def make_task(images: Images, trial: Trial) -> Imbalanced:
+def make_task(images: Images, trial: NetTrial) -> Imbalanced:
     """The imbalanced task of a trial on the training images."""
     labels, rho, draw = images.labels, trial.rho, trial.draw
     if trial.task == "halves":
@@ -132,7 +132,7 @@ def keep_back(
     return left, rows, label_of[categories[rows]]
 
 
-def task_rows(images: ImageSet, trial: Trial) -> TaskRows:
+def task_rows(images: ImageSet, trial: NetTrial) -> TaskRows:
     """The rows of a trial; all trials of a stack have the same."""
     task = make_task(images.train, trial)
     if not trial.held_out:
@@ -156,11 +156,11 @@ REMOVED = ".removed"
 """How the name of a folder ends while it is removed."""
 
 
-def recipe_of(trials: Sequence[Trial], precision: str = "float32") -> Recipe:
+def recipe_of(trials: Sequence[NetTrial], precision: str = "float32") -> Recipe:
     """The paper's recipe with the learning rate of each trial, its schedule scaled to their length.
 
     Example:
-        >>> trial = Trial("cifar10", "step", 0.1, 0, True, 32, 16, "CE", (), 0.006, 0, 25, "final")
+        >>> trial = NetTrial("cifar10", "step", 0.1, 0, True, 32, 16, "CE", (), 0.006, 0, 25, "final")
         >>> recipe = recipe_of([trial])
         >>> recipe.warmup_epochs, recipe.decay_epochs, recipe.drw_epoch
         (1.0, (16, 18), 16)
@@ -183,7 +183,7 @@ def recipe_of(trials: Sequence[Trial], precision: str = "float32") -> Recipe:
     )
 
 
-def _anchor_recipe(trials: Sequence[Trial], precision: str) -> Recipe:
+def _anchor_recipe(trials: Sequence[NetTrial], precision: str) -> Recipe:
     """The recipe of LDAM's authors (their `cifar_train.py`), its schedule scaled to another length.
 
     They have no limit of the gradient norm. Losses with an unbounded gradient keep ours. Apart from that,
@@ -208,7 +208,7 @@ def _anchor_recipe(trials: Sequence[Trial], precision: str) -> Recipe:
 
 
 def train_stack(
-    trials: Sequence[Trial],
+    trials: Sequence[NetTrial],
     rows: TaskRows,
     folder: Path,
     *,
@@ -221,7 +221,7 @@ def train_stack(
     """Train trials as one stack; their records, or None if time was out: the folder keeps where they stand.
 
     Args:
-        trials: They share what `Trial.together` says.
+        trials: They share what `NetTrial.together` says.
         rows: Theirs.
         folder: For checkpoints, held by the caller against other processes; `remove_folder` removes it once
             the records are on the disk.
@@ -247,7 +247,7 @@ def train_stack(
         ThreadPoolExecutor(1) as beside,
     ):
         judged = {name: part.to(device, torch.float32) for name, part in given.items()}
-        run = _Run(tuple(trials), replicas, recipe, judged, rows.class_counts, loop, beside)
+        run = _StackTraining(tuple(trials), replicas, recipe, judged, rows.class_counts, loop, beside)
         return run.records() if run.go(seconds_left, checkpoint_seconds, tell) else None
 
 
@@ -262,7 +262,7 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def _replicas_of(trials: Sequence[Trial], class_counts: Sequence[int]) -> Replicas:
+def _replicas_of(trials: Sequence[NetTrial], class_counts: Sequence[int]) -> Replicas:
     first = trials[0]
     net = partial(
         resnet_cifar,
@@ -275,7 +275,7 @@ def _replicas_of(trials: Sequence[Trial], class_counts: Sequence[int]) -> Replic
     return Replicas(net, losses, [trial.seed for trial in trials])
 
 
-class _Run:
+class _StackTraining:
     """A stack under way: which epochs are judged, whether time is left, and what is written of each trial.
 
     The scores of an epoch are turned into metrics beside the next one: links and ranks of dozens of nets take
@@ -284,7 +284,7 @@ class _Run:
 
     def __init__(
         self,
-        trials: tuple[Trial, ...],
+        trials: tuple[NetTrial, ...],
         replicas: Replicas,
         recipe: Recipe,
         sets: Mapping[str, ImageRows],

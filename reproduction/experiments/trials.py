@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from .methods import METHODS, Chosen, candidates, choose, paper_parameters
-from .settings import CLASS_TASKS, DATASETS, Parameters, Setup, Trial
+from .settings import CLASS_TASKS, DATASETS, NetTrial, Parameters, Setup
 
 SEEDS = (0, 1, 2)
 PAPER_EPOCHS = 250
@@ -50,7 +50,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class NetExperiment:
     """What is compared.
 
     Attributes:
@@ -106,10 +106,10 @@ class Experiment:
 
 EXPERIMENTS = {
     # Where TBL or TBL+LA led with chosen rates, all of them the largest: is it the loss or the larger step?
-    "table2": Experiment(
+    "table2": NetExperiment(
         "table2", tuple(Cell("halves", rho) for rho in (0.01, 0.05, 0.1)), (0, 1), beyond=(0.01, 0.1)
     ),
-    "table4": Experiment(
+    "table4": NetExperiment(
         "table4",
         tuple(Cell(task, rho) for rho in (0.01, 0.1) for task in CLASS_TASKS),
         (0,),
@@ -117,19 +117,19 @@ EXPERIMENTS = {
         classes=True,
     ),
     # The paper's experiments on the accuracy of the minority and on the Brier score.
-    "deer-horse": Experiment(
+    "deer-horse": NetExperiment(
         "deer-horse", tuple(Cell("pair", rho) for rho in (0.002, 0.01, 0.05)), (0, 1), stretch=1.5
     ),
-    "ablation-c": Experiment("ablation-c", (Cell("pair", 0.01),), (0, 1), stretch=1.5),
+    "ablation-c": NetExperiment("ablation-c", (Cell("pair", 0.01),), (0, 1), stretch=1.5),
 }
 
-ANCHOR = Experiment("anchor", (Cell("exponential", 0.01),), (0,), "accuracy", classes=True)
+ANCHOR = NetExperiment("anchor", (Cell("exponential", 0.01),), (0,), "accuracy", classes=True)
 """Published accuracies of losses on CIFAR-100-LT, trained again: not of the paper, and so not one of its
 experiments."""
 
 
 def check_rhos(
-    experiments: Sequence[Experiment], rhos: Sequence[float] | None, name: str | None = None
+    experiments: Sequence[NetExperiment], rhos: Sequence[float] | None, name: str | None = None
 ) -> None:
     """An error where an imbalance is asked for that none of the experiments, known by `name`, has."""
     known = sorted({cell.rho for experiment in experiments for cell in experiment.cells})
@@ -140,7 +140,7 @@ def check_rhos(
         raise ValueError(f"{names} has no imbalance {unknown[0]:g}; rho is one of {listed}")
 
 
-def check_roles(experiments: Sequence[Experiment], roles: Sequence[str]) -> None:
+def check_roles(experiments: Sequence[NetExperiment], roles: Sequence[str]) -> None:
     """An error where trainings are asked for that none of the experiments has."""
     known = dict.fromkeys(role for experiment in experiments for role in experiment.roles)
     unknown = [role for role in roles if role not in known]
@@ -150,7 +150,7 @@ def check_roles(experiments: Sequence[Experiment], roles: Sequence[str]) -> None
 
 
 def check_beyond(
-    experiments: Sequence[Experiment], setup: Setup, roles: Sequence[str], rhos: Sequence[float] | None
+    experiments: Sequence[NetExperiment], setup: Setup, roles: Sequence[str], rhos: Sequence[float] | None
 ) -> None:
     """An error where trainings beyond the rates are all that is asked for, and there are none such."""
     if {*roles} != {"beyond"}:
@@ -165,7 +165,7 @@ def check_beyond(
         )
 
 
-def search_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:
+def search_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> list[NetTrial]:
     """Every method with its candidates and every learning rate, on every draw, with a seed of their own."""
     return [
         _trial(experiment, setup, cell, draw, True, method, parameters, lr, SEARCH_SEED, "search")
@@ -177,8 +177,8 @@ def search_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Tria
 
 
 def final_trials(
-    experiment: Experiment, cell: Cell, setup: Setup, chosen: Mapping[str, Chosen]
-) -> list[Trial]:
+    experiment: NetExperiment, cell: Cell, setup: Setup, chosen: Mapping[str, Chosen]
+) -> list[NetTrial]:
     """Every method at the setting that was chosen for it, on every draw with every seed."""
     return [
         _trial(
@@ -199,7 +199,7 @@ def final_trials(
     ]
 
 
-def paper_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:
+def paper_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> list[NetTrial]:
     """Every method at the paper's parameters and learning rate, on the first draw, all rows trained on."""
     return [
         _trial(
@@ -223,14 +223,14 @@ def beyond_rate(dataset: str) -> float:
     return float(f"{_BEYOND_TIMES * max(DATASETS[dataset].lrs):.6g}")
 
 
-def has_beyond(experiment: Experiment, cell: Cell, setup: Setup) -> bool:
+def has_beyond(experiment: NetExperiment, cell: Cell, setup: Setup) -> bool:
     """Whether a cell has trainings beyond the rates at this size."""
     return cell.rho in experiment.beyond and experiment.epochs("beyond", setup) == PAPER_EPOCHS
 
 
 def beyond_trials(
-    experiment: Experiment, cell: Cell, setup: Setup, chosen: Mapping[str, Chosen]
-) -> list[Trial]:
+    experiment: NetExperiment, cell: Cell, setup: Setup, chosen: Mapping[str, Chosen]
+) -> list[NetTrial]:
     """Cross entropy, alpha and TBL at three times the largest rate, with the parameters that were chosen.
 
     At the paper's length alone: a short training wants the largest rate, whatever the loss.
@@ -246,7 +246,7 @@ def beyond_trials(
     ]
 
 
-def ablation_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Trial]:
+def ablation_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> list[NetTrial]:
     """TBL at alpha 0.8 over C, with and without logit adjustment, at the paper's and the largest rate."""
     rates = dict.fromkeys((DATASETS[setup.dataset].paper_lr, max(DATASETS[setup.dataset].lrs)))
     return [
@@ -262,7 +262,7 @@ def ablation_trials(experiment: Experiment, cell: Cell, setup: Setup) -> list[Tr
     ]
 
 
-def anchor_trials(setup: Setup) -> list[Trial]:
+def anchor_trials(setup: Setup) -> list[NetTrial]:
     """Losses on CIFAR-100-LT by the recipe of LDAM's authors, at the length of a size up to theirs.
 
     >>> trials = anchor_trials(Setup("cifar100"))
@@ -271,7 +271,7 @@ def anchor_trials(setup: Setup) -> list[Trial]:
     """
     (cell,) = ANCHOR.cells
     return [
-        Trial(
+        NetTrial(
             dataset=setup.dataset,
             task=cell.task,
             rho=cell.rho,
@@ -292,8 +292,8 @@ def anchor_trials(setup: Setup) -> list[Trial]:
 
 
 def cell_trials(
-    experiment: Experiment, cell: Cell, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
-) -> dict[str, list[Trial]]:
+    experiment: NetExperiment, cell: Cell, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
+) -> dict[str, list[NetTrial]]:
     """The trials of a cell by role, as far as they are known: chosen settings once the search is finished."""
     if experiment.roles == ("ablation",):
         return {"ablation": ablation_trials(experiment, cell, setup)}
@@ -309,7 +309,7 @@ def cell_trials(
     return {**found, "beyond": beyond} if beyond else found
 
 
-def lacking_words(cell: Cell, trials: Sequence[Trial], finished: Mapping[str, Mapping[str, Any]]) -> str:
+def lacking_words(cell: Cell, trials: Sequence[NetTrial], finished: Mapping[str, Mapping[str, Any]]) -> str:
     """How many trials of one role a cell lacks; empty where it lacks none."""
     left = sum(trial.key not in finished for trial in trials)
     if not left:
@@ -318,7 +318,7 @@ def lacking_words(cell: Cell, trials: Sequence[Trial], finished: Mapping[str, Ma
 
 
 def missing_searches(
-    experiment: Experiment,
+    experiment: NetExperiment,
     setup: Setup,
     finished: Mapping[str, Mapping[str, Any]],
     rhos: Sequence[float] | None = None,
@@ -338,8 +338,8 @@ def missing_searches(
 
 
 def known_trials(
-    experiment: Experiment, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Trial]:
+    experiment: NetExperiment, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
+) -> Iterator[NetTrial]:
     """All trials that are known, in the order in which they are trained: cell by cell.
 
     The finished records are given by the keys of their trials. Once a cell's search is finished there are
@@ -353,7 +353,7 @@ def known_trials(
 # Asked for again and again, at every size and cell: the same one keeps its key.
 @lru_cache(maxsize=16384)
 def _trial(
-    experiment: Experiment,
+    experiment: NetExperiment,
     setup: Setup,
     cell: Cell,
     draw: int,
@@ -363,8 +363,8 @@ def _trial(
     lr: float,
     seed: int,
     role: str,
-) -> Trial:
-    return Trial(
+) -> NetTrial:
+    return NetTrial(
         dataset=setup.dataset,
         task=cell.task,
         rho=cell.rho,

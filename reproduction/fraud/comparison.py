@@ -21,8 +21,8 @@ from raresight.common.atomic_files import write_files
 from raresight.common.versions import versions_of
 
 from .. import UnfinishedError
-from ..journal import add_records, key_text, need_writable, read_keyed
 from ..output import rows_text
+from ..training_records import add_records, key_text, need_writable, read_keyed
 from .methods import (
     DEEP_FAMILIES,
     EPOCHS,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from raresight.deep.nets import NET_SIZES
 from raresight.deep.settings import device_for
 
-from ..journal import add_records, device_name, key_text, need_writable, provenance, read_keyed
+from ..training_records import add_records, device_name, key_text, need_writable, provenance, read_keyed
 from .methods import (
     DEEP_FAMILIES,
     LOSS_METHODS,
@@ -63,7 +63,7 @@ NO_GPU = (
 
 
 @dataclass(frozen=True)
-class Cell:
+class FamilySplit:
     """One family on one split: what is trained as one stack."""
 
     setup: NetSetup
@@ -102,7 +102,7 @@ def finished_cells(
     about: About,
     *,
     all_families: bool = True,
-) -> dict[Cell, Record]:
+) -> dict[FamilySplit, Record]:
     """The cells of these families and splits that the journal has.
 
     An error where a family has none, unless `all_families` is false.
@@ -118,12 +118,12 @@ def finished_cells(
     return found
 
 
-def _cells(setups: Sequence[NetSetup], keys: Sequence[Key]) -> list[Cell]:
+def _cells(setups: Sequence[NetSetup], keys: Sequence[Key]) -> list[FamilySplit]:
     """All cells, split by split: stopped early, all families have the same splits."""
-    return [Cell(setup, key) for key in keys for setup in setups]
+    return [FamilySplit(setup, key) for key in keys for setup in setups]
 
 
-def cells_of_others(journal: Path, nets: Sequence[str], about: About) -> dict[Cell, Record]:
+def cells_of_others(journal: Path, nets: Sequence[str], about: About) -> dict[FamilySplit, Record]:
     """The cells in the journal of the families that are not among `nets`, on this table with this seed.
 
     Of a family that was trained in several ways, those of `SETUPS` if there are any, else the latest.
@@ -137,7 +137,7 @@ def cells_of_others(journal: Path, nets: Sequence[str], about: About) -> dict[Ce
     return {cell: record for cell, record in found.items() if cell.setup == setups[cell.setup.net]}
 
 
-def cells_in(journal: Path, seed: int, table: CardFraud | None = None) -> set[Cell]:
+def cells_in(journal: Path, seed: int, table: CardFraud | None = None) -> set[FamilySplit]:
     """All cells that the journal has with this seed, of this table or, where none is given, of any."""
     about = None if table is None else dict(described(table))
     fits = [
@@ -148,10 +148,10 @@ def cells_in(journal: Path, seed: int, table: CardFraud | None = None) -> set[Ce
     return {cell for fit in fits if (cell := _cell_of(fit))}
 
 
-def _cell_of(fit: Mapping[str, Any]) -> Cell | None:
+def _cell_of(fit: Mapping[str, Any]) -> FamilySplit | None:
     """The cell that a line is of; None where it was trained with settings that there no longer are."""
     try:
-        return Cell(NetSetup(**fit["setup"]), (fit["split"], fit["repeat"], fit["fold"]))
+        return FamilySplit(NetSetup(**fit["setup"]), (fit["split"], fit["repeat"], fit["fold"]))
     except (KeyError, TypeError):
         return None
 
@@ -169,8 +169,8 @@ def _key(row: Record) -> str:
 
 
 def _at_hand(
-    lines: Mapping[str, Record], cells: Sequence[Cell], about: Mapping[str, Any], seed: int
-) -> dict[Cell, Record]:
+    lines: Mapping[str, Record], cells: Sequence[FamilySplit], about: Mapping[str, Any], seed: int
+) -> dict[FamilySplit, Record]:
     names = {cell: key_text(_fit_of(cell, about, seed)) for cell in cells}
     return {cell: lines[name] for cell, name in names.items() if name in lines}
 
@@ -258,7 +258,7 @@ def train_cells(
 
 
 def _trained(
-    cell: Cell,
+    cell: FamilySplit,
     table: CardFraud,
     rows: Rows,
     about: Mapping[str, Any],
@@ -331,7 +331,7 @@ def _measured(outcome: StackOutcome, y: NDArray[Any], seconds: float) -> dict[st
     }
 
 
-def _fit_of(cell: Cell, about: Mapping[str, Any], seed: int) -> Record:
+def _fit_of(cell: FamilySplit, about: Mapping[str, Any], seed: int) -> Record:
     """All that decides the result of a cell but the device."""
     split, repeat, fold = cell.key
     return {
@@ -414,7 +414,7 @@ def plan_text(
     lines, total = [], 0.0
     for setup in net_setups(chosen, seeds, epochs):
         seconds = planned_seconds(setup, "NVIDIA H200") or 0.0
-        left = sum(Cell(setup, key) not in done for key in keys)
+        left = sum(FamilySplit(setup, key) not in done for key in keys)
         total += left * seconds / 60
         lines.append(
             f"{setup.net}: {len(keys)} splits, {left} left, {losses} losses x {setup.seeds} seeds in one "

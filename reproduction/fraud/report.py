@@ -14,7 +14,7 @@ import numpy as np
 from raresight.report.drawing import COLOURS
 
 from ..output import figure_files, figure_with_axes, rows_text
-from ..printed import FRAUD_TABLES, printed_gain
+from ..paper_numbers import FRAUD_TABLES, printed_gain
 from .methods import (
     ALL_FAMILIES,
     DEEP_FAMILIES,
@@ -30,7 +30,7 @@ from .methods import (
     quantile,
     span_words,
 )
-from .nets import RIVAL, Cell
+from .nets import RIVAL, FamilySplit
 from .table import FOLDS, About
 
 # ---- Table and figure --------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def _printed(metric: str, table: str, rival: str) -> str:
 
 
 def net_rows(
-    found: Mapping[Cell, Record], shown: Collection[tuple[str, str]]
+    found: Mapping[FamilySplit, Record], shown: Collection[tuple[str, str]]
 ) -> tuple[list[Record], list[Record]]:
     """The metrics on every split, and the differences to cross entropy, of these families and methods."""
     each = [row for cell, record in found.items() for row in _each(cell, record)]
@@ -334,7 +334,7 @@ def net_rows(
     return _those(each, shown), _those(pairs, shown)
 
 
-def net_rivals(out: Path, found: Mapping[Cell, Record]) -> dict[Path, str]:
+def net_rivals(out: Path, found: Mapping[FamilySplit, Record]) -> dict[Path, str]:
     """TBL less every other method, beside the paper's numbers, as CSV and Markdown, yet to be written."""
     in_order = sorted(found.items(), key=lambda item: DEEP_FAMILIES.index(item[0].setup.net))
     rows = rival_rows([row for cell, record in in_order for row in _pairs(cell, record, RIVAL)])
@@ -345,7 +345,7 @@ def _those(rows: Sequence[Record], shown: Collection[tuple[str, str]]) -> list[R
     return [row for row in rows if (row["family"], row["method"]) in shown]
 
 
-def _each(cell: Cell, record: Record) -> Iterator[Record]:
+def _each(cell: FamilySplit, record: Record) -> Iterator[Record]:
     for method, found in record["methods"].items():
         values = {name: found[name] for name in (*METRICS, "chosen", "seconds", "positives")}
         made = made_with(record["versions"], record["date"])
@@ -360,7 +360,7 @@ def _each(cell: Cell, record: Record) -> Iterator[Record]:
         }
 
 
-def _pairs(cell: Cell, record: Record, reference: str) -> Iterator[Record]:
+def _pairs(cell: FamilySplit, record: Record, reference: str) -> Iterator[Record]:
     for method, found in record["methods"].items():
         for gap in found["differences"][reference]:
             yield {**_name(cell, method), "epochs": _epochs(record, method), **gap}
@@ -372,6 +372,6 @@ def _epochs(record: Record, method: str) -> str:
     return str(max(epoch for net in nets for epoch, merit in enumerate(net, start=1) if merit is not None))
 
 
-def _name(cell: Cell, method: str) -> Record:
+def _name(cell: FamilySplit, method: str) -> Record:
     split, repeat, fold = cell.key
     return {"split": split, "repeat": repeat, "fold": fold, "family": cell.setup.net, "method": method}

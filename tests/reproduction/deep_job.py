@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from reproduction.experiments.settings import Trial
+from reproduction.experiments.settings import NetTrial
 from reproduction.experiments.stack import task_rows, train_stack
 from reproduction.images import read_cifar10
 
@@ -16,7 +16,7 @@ TBL = (("alpha", 0.7), ("C", 0.5))
 def make_trials(epochs: int = 12, *, task: str = "halves", role: str = "final", held_out: bool = True):
     methods = (("CE+LA", (), 0.02, 0), ("LDAM-DRW", (), 0.02, 0), ("TBL", TBL, 0.006, 1))
     return tuple(
-        Trial("cifar10", task, 0.2, 0, held_out, 8, 2, method, parameters, lr, seed, epochs, role)
+        NetTrial("cifar10", task, 0.2, 0, held_out, 8, 2, method, parameters, lr, seed, epochs, role)
         for method, parameters, lr, seed in methods
     )
 

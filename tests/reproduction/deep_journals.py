@@ -8,7 +8,7 @@ from deep_records import record
 from reproduction import reproduce
 from reproduction.experiments.settings import Setup
 from reproduction.experiments.trials import EXPERIMENTS, cell_trials
-from reproduction.journal import add_records, journal_path, read_records
+from reproduction.training_records import add_records, journal_path, read_records
 
 SHORT = Setup()
 

@@ -22,7 +22,7 @@ from reproduction.experiments.settings import SIZES, Setup
 from reproduction.experiments.stack import recipe_of
 from reproduction.experiments.trials import ANCHOR, anchor_trials, known_trials
 from reproduction.images.imbalance import exponential
-from reproduction.journal import add_records, journal_path, read_records
+from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 
 torch.set_num_threads(1)

@@ -11,14 +11,14 @@ from deep_records import record as known_record
 from raresight.common.atomic_files import FolderInUseError, hold_folder
 from reproduction.experiments import runs
 from reproduction.experiments.settings import Setup, folder_name, size_of
-from reproduction.experiments.trials import Cell, Experiment, paper_trials
-from reproduction.journal import add_records, journal_path, read_records
+from reproduction.experiments.trials import Cell, NetExperiment, paper_trials
+from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 
 torch.set_num_threads(1)
 
 CELL = Cell("halves", 0.1)
-EXPERIMENT = Experiment("table2", (CELL,), (0,))
+EXPERIMENT = NetExperiment("table2", (CELL,), (0,))
 SETUP = Setup(size=size_of("1,1"), depth=8, width=2)
 TRIALS = paper_trials(EXPERIMENT, CELL, SETUP)
 OPTIONS = {"complete": False, "device": "cpu", "roles": ("paper",)}

@@ -11,7 +11,7 @@ from reproduction.experiments.report import beyond_lines, not_trained
 from reproduction.experiments.results import find_results, missing_lines
 from reproduction.experiments.settings import DATASETS, SIZES
 from reproduction.experiments.trials import BEYOND_METHODS, EXPERIMENTS, Cell, beyond_rate, cell_trials
-from reproduction.journal import add_records, journal_path, read_records
+from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 
 FULL = SHORT.at(SIZES["full"])

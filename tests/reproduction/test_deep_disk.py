@@ -18,16 +18,16 @@ from reproduction import reproduce
 from reproduction.__main__ import main
 from reproduction.experiments import runs
 from reproduction.experiments.settings import Setup, folder_name, size_of
-from reproduction.experiments.trials import Cell, Experiment, paper_trials
+from reproduction.experiments.trials import Cell, NetExperiment, paper_trials
 from reproduction.fraud import nets as fraud_nets
-from reproduction.journal import add_records, journal_path, read_records
+from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 from tiny_fraud import write_tiny_fraud
 
 torch.set_num_threads(1)
 
 CELL = Cell("halves", 0.1)
-EXPERIMENT = Experiment("table2", (CELL,), (0,))
+EXPERIMENT = NetExperiment("table2", (CELL,), (0,))
 SETUP = Setup(size=size_of("1,1"), depth=8, width=2)
 TRIALS = tuple(paper_trials(EXPERIMENT, CELL, SETUP))
 OPTIONS = {"complete": False, "device": "cpu", "roles": ("paper",)}
@@ -45,7 +45,7 @@ def test_on_a_full_disk_the_journal_is_named_and_what_it_has_is_kept(tmp_path):
     script = f"""
 import os, resource, signal
 from pathlib import Path
-from reproduction.journal import add_records
+from reproduction.training_records import add_records
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100},) * 2)
 try:

@@ -7,9 +7,9 @@ import pytest
 from deep_journals import SHORT, rows_of, tables, write_journal
 from reproduction import reproduce
 from reproduction.experiments.results import begun_lines, sizes_in
-from reproduction.experiments.settings import SIZES, Size, Trial, size_of
+from reproduction.experiments.settings import SIZES, NetTrial, Size, size_of
 from reproduction.experiments.trials import EXPERIMENTS
-from reproduction.journal import add_records, journal_path
+from reproduction.training_records import add_records, journal_path
 
 OWN = SHORT.at(size_of("8,16"))
 
@@ -121,7 +121,7 @@ def search_alone(folder, size):
         if record["trial"]["epochs"] == own.size.search_epochs and record["trial"]["method"] == "VS"
     ]
     add_records(journal_path(folder / "deep", "table2", "cifar10"), changed)
-    return finished | {Trial.from_dict(record["trial"]).key: record for record in changed}
+    return finished | {NetTrial.from_dict(record["trial"]).key: record for record in changed}
 
 
 def test_results_are_of_the_search_that_chose_their_settings(tmp_path):

@@ -10,7 +10,7 @@ from reproduction.experiments.report_text import origin_words, other_nets_words
 from reproduction.experiments.results import find_results
 from reproduction.experiments.settings import Setup
 from reproduction.experiments.trials import EXPERIMENTS
-from reproduction.journal import add_records, journal_path
+from reproduction.training_records import add_records, journal_path
 
 SMALL = Setup(depth=8, width=4)
 CPU = {"device": "x86_64", "precision": "float32"}

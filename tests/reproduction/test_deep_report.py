@@ -21,8 +21,8 @@ from reproduction.experiments.results import Result, chosen_settings, find_resul
 from reproduction.experiments.settings import SIZES, Size
 from reproduction.experiments.trials import EXPERIMENTS, ablation_trials, cell_trials
 from reproduction.experiments.verdicts import WITHOUT_CE, beats_every_rival, gain_grows, rivals_do_not_improve
-from reproduction.journal import add_records, journal_path
-from reproduction.printed import BRIER, MINORITY, TABLE2, TABLE4
+from reproduction.paper_numbers import BRIER, MINORITY, TABLE2, TABLE4
+from reproduction.training_records import add_records, journal_path
 from tiny_cifar import write_tiny_cifar10
 
 # ---- numbers -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from deep_records import record
 from reproduction.__main__ import main
 from reproduction.experiments.settings import Setup, size_of
 from reproduction.experiments.trials import EXPERIMENTS, cell_trials, search_trials
-from reproduction.journal import add_records, journal_path, read_records
+from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 
 torch.set_num_threads(1)

@@ -22,17 +22,17 @@ from deep_records import record as known_record
 from raresight.common.journal import read_journal, write_journal
 from reproduction.__main__ import main
 from reproduction.experiments import runs, stack
-from reproduction.experiments.settings import SIZES, Setup, Trial, folder_name, size_of
+from reproduction.experiments.settings import SIZES, NetTrial, Setup, folder_name, size_of
 from reproduction.experiments.stack import keep_back, task_rows
-from reproduction.experiments.trials import Cell, Experiment, paper_trials
+from reproduction.experiments.trials import Cell, NetExperiment, paper_trials
 from reproduction.images import read_cifar10
 from reproduction.images.imbalance import exponential, halves
-from reproduction.journal import add_records, journal_path, read_records
+from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 
 torch.set_num_threads(1)
 
-EXPERIMENT = Experiment("table2", (Cell("halves", 0.1),), (0,))
+EXPERIMENT = NetExperiment("table2", (Cell("halves", 0.1),), (0,))
 SETUP = Setup(size=size_of("1,2"), depth=8, width=2)
 
 
@@ -207,7 +207,7 @@ def test_an_experiment_is_trained_once(tmp_path):
     add_records(journal, records[-1:])
     journal.write_bytes(journal.read_bytes()[: whole + 40])
     assert runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, **options).trained == 1
-    assert read_records(journal).keys() == {Trial.from_dict(record["trial"]).key for record in records}
+    assert read_records(journal).keys() == {NetTrial.from_dict(record["trial"]).key for record in records}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -23,7 +23,7 @@ from reproduction.experiments.methods import (
     paper_parameters,
 )
 from reproduction.experiments.plan import FUSED, LAYERED, LAYERED_FLOAT32, plan, stack_seconds
-from reproduction.experiments.settings import DATASETS, SIZES, Setup, Size, Trial, folder_name, size_of
+from reproduction.experiments.settings import DATASETS, SIZES, NetTrial, Setup, Size, folder_name, size_of
 from reproduction.experiments.trials import (
     EXPERIMENTS,
     SEARCH_SEED,
@@ -34,7 +34,7 @@ from reproduction.experiments.trials import (
     paper_trials,
     search_trials,
 )
-from reproduction.journal import add_records, journal_path, read_records
+from reproduction.training_records import add_records, journal_path, read_records
 
 ROOT = Path(__file__).parents[2]
 SETUP = Setup()
@@ -54,7 +54,7 @@ def searched(validation):
 
 def test_a_trial_is_the_same_after_a_file():
     for trial in search_trials(EXPERIMENTS["table2"], Cell("halves", 0.01), SETUP):
-        read = Trial.from_dict(json.loads(json.dumps(trial.to_dict())))
+        read = NetTrial.from_dict(json.loads(json.dumps(trial.to_dict())))
         assert read == trial
         assert read.key == trial.key
 
@@ -70,7 +70,7 @@ def test_what_decides_a_result_decides_the_key():
     keys = {replace(trial, **{name: value}).key for name, value in changes.items()}
     assert len(keys | {trial.key}) == len(changes) + 1
     # Written down: a journal of today must be read tomorrow.
-    one = Trial(
+    one = NetTrial(
         "cifar10", "pair", 0.01, 1, True, 32, 16, "VS", (("tau", 1.25), ("gamma", 0.2)), 0.02, 2, 16, "final"
     )
     assert one.key == (
@@ -135,7 +135,7 @@ def test_the_plan_agrees_with_the_committed_trainings():
     stacks = {}
     for name in ("table2", "table4", "deer-horse", "ablation-c"):
         for record in read_records(journal_path(ROOT / "results" / "deep", name, "cifar10")).values():
-            trial = Trial.from_dict(record["trial"])
+            trial = NetTrial.from_dict(record["trial"])
             if trial.epochs >= 14:
                 coarse = record.get("recipe", {}).get("bf16_evaluation", False)
                 pace = LAYERED if coarse else LAYERED_FLOAT32
@@ -164,7 +164,7 @@ def test_the_plan_agrees_with_the_committed_trainings():
 
 
 def test_the_cost_of_a_stack_agrees_with_what_was_measured():
-    trial = Trial("cifar10", "halves", 0.01, 0, False, 32, 16, "CE", (), 0.002, 0, 250, "search")
+    trial = NetTrial("cifar10", "halves", 0.01, 0, False, 32, 16, "CE", (), 0.002, 0, 250, "search")
     # 16 nets for 250 epochs over 25,000 images: 4 minutes (docs/deep.md), and 8 by Triton's kernels.
     assert stack_seconds([trial] * 16) == pytest.approx(245, rel=0.05)
     assert stack_seconds([trial] * 16, pace=LAYERED) == pytest.approx(480, rel=0.1)

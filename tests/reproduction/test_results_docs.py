@@ -11,7 +11,7 @@ import pytest
 from deep_journals import tables
 from reproduction import reproduce
 from reproduction.docs import PAGES, run, updated
-from reproduction.journal import read_records
+from reproduction.training_records import read_records
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"

@@ -21,7 +21,7 @@ from raresight.common.atomic_files import hold_folder
 from raresight.common.journal import Journal, read_journal
 
 from .experiments.metrics import BINARY_METRICS, CLASS_METRICS
-from .experiments.settings import CLASS_TASKS, Trial
+from .experiments.settings import CLASS_TASKS, NetTrial
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +53,7 @@ def read_records(path: Path) -> dict[str, Record]:
 
 def _checked_key(record: dict[str, Any]) -> str:
     """The key of a record that has all that tables need; else an error that says what it lacks."""
-    trial = Trial.from_dict(record["trial"])
+    trial = NetTrial.from_dict(record["trial"])
     lacking = [name for name in _NEEDED if name not in record]
     curve = {} if "curve" in lacking else dict(record["curve"])
     metrics = CLASS_METRICS if trial.task in CLASS_TASKS else BINARY_METRICS

@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from raresight.common.journal import JournalError, read_journal
-from reproduction.journal import add_records, read_keyed
 from reproduction.seal_journals import seal
+from reproduction.training_records import add_records, read_keyed
 
 
 def numbered(first, count):

@@ -13,7 +13,7 @@ from raresight.common.atomic_files import write_files
 from reproduction import output, reproduce
 from reproduction.experiments.settings import SIZES, Setup
 from reproduction.experiments.trials import EXPERIMENTS, ablation_trials
-from reproduction.journal import add_records, journal_path
+from reproduction.training_records import add_records, journal_path
 from tiny_fraud import write_tiny_fraud
 
 EXPERIMENT = EXPERIMENTS["ablation-c"]
