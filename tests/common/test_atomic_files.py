@@ -8,7 +8,14 @@ import sys
 
 import pytest
 
-from raresight.common.atomic_files import hold_folder, replacing, write_file, write_files, write_json
+from raresight.common.atomic_files import (
+    hold_folder,
+    replacing,
+    replacing_folder,
+    write_file,
+    write_files,
+    write_json,
+)
 
 
 def test_a_file_takes_the_place_of_the_old_one(tmp_path):
@@ -87,3 +94,17 @@ def test_a_folder_is_held_by_one_process(tmp_path):
     with hold_folder(tmp_path, "searching"):
         assert "another process is searching in" in other().stderr
     assert other().returncode == 0
+
+
+def test_a_folder_takes_the_place_of_the_old_one_or_leaves_it(tmp_path):
+    target = tmp_path / "inner" / "model"
+    with replacing_folder(target) as new:
+        (new / "part").mkdir()
+        (new / "part" / "a.txt").write_text("first")
+    with pytest.raises(FileNotFoundError), replacing_folder(target) as new:
+        (new / "no folder" / "b.txt").write_text("second")
+    assert [path.name for path in target.rglob("*.txt")] == ["a.txt"]
+    with replacing_folder(target) as new:
+        (new / "b.txt").write_text("second")
+    assert os.listdir(target) == ["b.txt"]
+    assert os.listdir(target.parent) == ["model"]

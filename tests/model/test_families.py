@@ -1,7 +1,8 @@
-"""Every family behind one face."""
+"""Every family behind one face: candidates, fits, scores."""
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from raresight.boosting.defaults import limits_of
 from raresight.linear import LinearClassifier
 from raresight.losses import parse
 from raresight.metrics import roc_auc
-from raresight.model.families import Candidate, Fitted, fit_candidates
+from raresight.model import families
+from raresight.model.families import Candidate, Fitted, fit_candidates, installed_families
 
 LOSSES = (
     "crossentropy",
@@ -289,3 +291,68 @@ def test_refused():
         fit(small("linear"), (X, y[1:], categorical, n_categories))
     with pytest.raises(ValueError, match="weights must be 300 finite numbers"):
         fit(small("linear"), table, weights=np.full(300, np.nan))
+
+
+# ---- candidates --------------------------------------------------------------------------
+
+
+def test_parameters_are_kept_sorted_as_numbers():
+    one = Candidate("xgboost", "tbl", (("max_depth", 4.0), ("learning_rate", 1)))
+    two = Candidate("xgboost", "tbl", (("learning_rate", np.float64(1.0)), ("max_depth", np.int64(4))))
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one.parameters == (("learning_rate", 1.0), ("max_depth", 4))
+    assert [type(value) for _, value in one.parameters] == [float, int]
+    assert one.text == "xgboost, tbl, learning_rate=1.0, max_depth=4"
+    assert one.describe() == "XGBoost, tbl, learning rate 1, max depth 4"
+
+
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_json_round_trip_and_defaults(family):
+    plain = Candidate(family, "crossentropy")
+    assert plain.settings() == families.FAMILIES[family].defaults
+    full = Candidate(
+        family,
+        "tbl(alpha=0.1,C=0.3)",
+        tuple(
+            (name, 0.1 + 2 / 3 if value != int(value) else 7)
+            for name, value in families.FAMILIES[family].defaults.items()
+        ),
+    )
+    for candidate in (plain, full):
+        assert Candidate.from_dict(json.loads(json.dumps(candidate.to_dict()))) == candidate
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("forest", "tbl"), "unknown family 'forest'; known are linear, lightgbm, xgboost"),
+        (("linear", "tbl", (("num_leaves", 3),)), "linear has no parameter 'num_leaves' here; it has l2"),
+        (("linear", "tbl", (("l2", float("nan")),)), "l2 must be a finite number"),
+        (("linear", "tbl", (("l2", -1.0),)), "l2 must be a finite number of at least 0"),
+        (("lightgbm", "tbl", (("num_leaves", 3.5),)), "num_leaves must be a whole number"),
+        (("lightgbm", "tbl", (("num_leaves", 3), ("num_leaves", 4))), "num_leaves is given twice"),
+    ],
+)
+def test_candidates_that_make_no_sense(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Candidate(*arguments)
+
+
+def test_types_of_candidates():
+    with pytest.raises(TypeError, match="loss is a text"):
+        Candidate("linear", 3)
+    with pytest.raises(TypeError, match="l2 must be a number, got True"):
+        Candidate("linear", "tbl", (("l2", True),))
+    with pytest.raises(ValueError, match="described by family, loss and parameters"):
+        Candidate.from_dict({"family": "linear"})
+
+
+def test_families_without_their_library_are_left_out():
+    assert installed_families() == tuple(families.FAMILIES)
+    script = (
+        "import sys; sys.modules['lightgbm'] = None\n"
+        "from raresight.model.families import installed_families\nprint(installed_families())"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "('linear', 'xgboost', 'deep', 'tabm', 'tabnet')"

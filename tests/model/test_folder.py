@@ -394,6 +394,13 @@ def test_policies_are_added_without_a_change_of_the_fit(tmp_path, held_out):
     assert np.array_equal(back.alert(TABLE), log_odds >= -1.5)
     with pytest.raises(ValueError, match="no policy 'night'; it has 'default', 'careful'"):
         back.alert(TABLE, "night")
+    assert back.digest == model.digest
+    other = tmp_path / "other"
+    make("lightgbm").save(other)
+    for stranger in (back, make("linear")):
+        with pytest.raises(ValueError, match="holds another model than these policies are for"):
+            stranger.save_policies(other)
+    assert load(other).policies == DEFAULT
 
 
 def test_the_held_out_sketch_comes_back(tmp_path, held_out):

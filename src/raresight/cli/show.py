@@ -68,6 +68,7 @@ def _pairs(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
     if schema.dropped:
         lines.append(("dropped", _first([f"{one.name} ({one.reason})" for one in schema.dropped], 10)))
     lines += [("warning", text) for text in model.warnings]
+    lines.append(("digest", model.digest))
     lines.append(("versions", ", ".join(f"{name} {value}" for name, value in facts["versions"].items())))
     if "made" in known:
         lines += [("made", known["made"]), ("by", known["command"])]

@@ -108,10 +108,10 @@ def replacing_folder(target: Path) -> Iterator[Path]:
     try:
         unfinished.mkdir()
         yield unfinished
-        for path in unfinished.rglob("*"):
-            if path.is_file():
-                _flush(path)
+        for path in (unfinished, *unfinished.rglob("*")):
+            _flush_folder(path) if path.is_dir() else _flush(path)
         _put_in_place(unfinished, target)
+        _flush_folder(target.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -230,15 +230,20 @@ def _flush(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def _flush_folder(path: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def _rename(aside: Path, path: Path) -> None:
     with naming_file(path):
         aside.replace(path)
         # The name, too, must be on the disk before a later file relies on it.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _flush_folder(path.parent)
 
 
 def _put_in_place(unfinished: Path, target: Path) -> None:

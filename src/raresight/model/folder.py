@@ -63,10 +63,18 @@ def write_folder(
         _write_policies(unfinished, fit, policies)
 
 
-def write_policies(folder: str | Path, policies: Mapping[str, Any]) -> None:
-    """Replace the policies of a saved model. No file of the fit is touched."""
+def write_policies(folder: str | Path, digest: str, policies: Mapping[str, Any]) -> None:
+    """Replace the policies of the saved model whose fitted part has this digest.
+
+    No file of the fit is touched.
+    """
     place = find_model(folder)
-    _write_policies(place, _read_description(place / MODEL_FILE), policies)
+    fit = _read_description(place / MODEL_FILE)
+    if fit["description_sha256"] != digest:
+        raise ValueError(
+            f"{place} holds another model than these policies are for: load the model from there, or save it"
+        )
+    _write_policies(place, fit, policies)
 
 
 def read_folder(folder: str | Path) -> tuple[Described, Described]:

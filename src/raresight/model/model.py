@@ -91,6 +91,7 @@ class Model:
         policies: Thresholds by name, see `Policy`.
         held_out: The model's log-odds of held-out rows by class, from which further policies can be read.
         facts: JSON values worth keeping, such as metrics, the data's fingerprint and the seed.
+        digest: The SHA-256 that stands for the fitted part in the folder from which the model was read.
 
     Tables may be of pandas, polars or Arrow, or paths of files.
 
@@ -115,6 +116,7 @@ class Model:
     policies: Mapping[str, Policy] = field(default_factory=dict)
     held_out: RankSketch | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -273,8 +275,14 @@ class Model:
         write_folder(folder, self._write_fit, self._described_policies())
 
     def save_policies(self, folder: str | Path) -> None:
-        """Write the policies alone into the folder of this model; the files of the fit stay as they are."""
-        write_policies(folder, self._described_policies())
+        """Write the policies alone into the folder from which the model was read, or into a copy of it.
+
+        The files of the fit stay as they are.
+
+        Raises:
+            ValueError: The folder holds another model.
+        """
+        write_policies(folder, self.digest, self._described_policies())
 
     def _described_policies(self) -> dict[str, Any]:
         return {name: policy.to_dict() for name, policy in self.policies.items()}
@@ -323,7 +331,7 @@ def load(folder: str | Path) -> Model:
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{source / MODEL_FILE} lacks or garbles an entry: {error!r}") from None
     held_out = RankSketch.load(source / _HELD_OUT_FILE) if _HELD_OUT_FILE in described["parts"] else None
-    return Model(schema, members, calibrator, read, held_out, facts)
+    return Model(schema, members, calibrator, read, held_out, facts, described["description_sha256"])
 
 
 def _read_member(source: Path, entry: Mapping[str, Any]) -> Member:
