@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from raresight.metrics import compare, interval, partial_auc, recall_at_fpr, roc_auc
+from raresight.metrics._bootstrap import MOST_STEPS, coarsened
 from raresight.metrics._inputs import scored
-from raresight.metrics._placements import paired_areas
-from raresight.metrics._resampling import MOST_STEPS, coarsened
 from raresight.metrics._roc_steps import steps_of
+from raresight.metrics.comparison import paired_areas
 from raresight.metrics.delong import auc_spread
 from raresight.metrics.ranking import auc_of
 from score_cases import score_rows

@@ -23,7 +23,7 @@ from ..losses.start import constant_scores
 from .design import Floats
 from .penalties import Penalty
 from .solvers import Minimum, Run, Settings, descend, descend_with_l1
-from .sums import Request, RiskDerivatives, Rows, Sample, evaluate, slope_sizes
+from .sums import Request, RiskDerivatives, Sample, SummedRows, evaluate, slope_sizes
 
 __all__ = [
     "NotConvergedWarning",
@@ -59,12 +59,12 @@ class SolverOptions:
     max_iter: int
     solver: str
 
-    def newton(self, rows: Rows) -> bool:
+    def newton(self, rows: SummedRows) -> bool:
         return self.solver == "newton" or (self.solver == "auto" and _size(rows) <= _NEWTON_SIZE)
 
 
 def minimise(
-    rows: Rows, loss: Loss, l2: float, options: SolverOptions, start: Floats | None = None
+    rows: SummedRows, loss: Loss, l2: float, options: SolverOptions, start: Floats | None = None
 ) -> Minimum:
     """The minimum for one loss; a `start` of shape (n_scores, columns) replaces the constant one."""
     if start is None:
@@ -74,7 +74,9 @@ def minimise(
     return _side_by_side(rows, [run])[0]
 
 
-def minimise_all(rows: Rows, pairs: Sequence[tuple[Loss, float]], options: SolverOptions) -> list[Minimum]:
+def minimise_all(
+    rows: SummedRows, pairs: Sequence[tuple[Loss, float]], options: SolverOptions
+) -> list[Minimum]:
     """The minima for many pairs of loss and l2; their runs go together and share each read of the rows."""
     settings = [_settings(rows, loss, l2, options) for loss, l2 in pairs]
     safe = [constant_start(rows, setting.loss).ravel() for setting in settings]
@@ -128,7 +130,7 @@ def _pilot_fits(
     return _side_by_side(part, runs)
 
 
-def _constant_pull(rows: Rows, loss: Loss) -> float:
+def _constant_pull(rows: SummedRows, loss: Loss) -> float:
     """The mean of |l'| at the best constant scores."""
     shares = class_shares(rows)
     constant = constant_scores(loss, shares)
@@ -138,7 +140,7 @@ def _constant_pull(rows: Rows, loss: Loss) -> float:
     return float(shares @ np.abs(loss.gradient(np.tile(constant, (k, 1)), np.arange(k))).sum(axis=1))
 
 
-def constant_start(rows: Rows, loss: Loss) -> Floats:
+def constant_start(rows: SummedRows, loss: Loss) -> Floats:
     """Coefficients 0 and the loss's best constant scores, of shape (n_scores, columns)."""
     theta = np.zeros((rows.n_scores, rows.columns.n_columns))
     if rows.columns.intercept:
@@ -146,13 +148,13 @@ def constant_start(rows: Rows, loss: Loss) -> Floats:
     return theta
 
 
-def class_shares(rows: Rows) -> Floats:
+def class_shares(rows: SummedRows) -> Floats:
     """The weighted share of each class."""
     totals = rows.class_totals
     return np.asarray(totals / totals.sum())
 
 
-def _size(rows: Rows) -> int:
+def _size(rows: SummedRows) -> int:
     return rows.n_scores * rows.columns.n_columns
 
 
@@ -194,7 +196,7 @@ def warn_unless_converged(
     return False
 
 
-def _settings(rows: Rows, loss: Loss, l2: float, options: SolverOptions) -> Settings:
+def _settings(rows: SummedRows, loss: Loss, l2: float, options: SolverOptions) -> Settings:
     return Settings(
         loss=loss,
         penalty=Penalty(l2, options.l1),
@@ -206,13 +208,13 @@ def _settings(rows: Rows, loss: Loss, l2: float, options: SolverOptions) -> Sett
     )
 
 
-def _run(rows: Rows, settings: Settings, begin: Floats, safe: Floats) -> Run:
+def _run(rows: SummedRows, settings: Settings, begin: Floats, safe: Floats) -> Run:
     if settings.penalty.l1 > 0:
         return descend_with_l1(settings, begin, safe, rows.n_scores, rows.columns.n_features)
     return descend(settings, begin, safe)
 
 
-def _side_by_side(rows: Rows, runs: Sequence[Run]) -> list[Minimum]:
+def _side_by_side(rows: SummedRows, runs: Sequence[Run]) -> list[Minimum]:
     """Drive the runs together: in each round one pass over the rows answers all that are still going."""
     ended: dict[int, Minimum] = {}
     asked: dict[int, Request] = {number: next(run) for number, run in enumerate(runs)}

@@ -2,10 +2,10 @@
 
     R(b, b0) = sum_i w_i l(y_i, x_i.b + b0) / sum_i w_i + (l2/2) |b|^2
 
-in the standardised features x of `Columns`. Solvers know rows by these sums alone (`Rows`): sums of parts
-add up to those of the whole, so that it makes no difference to a fit whether an array, a series of batches or
-a cluster produced them. `Sample`, rows in memory, answers many requests (a loss, a penalty and a point) in
-one read: scores of all of them come from one matrix product a block, gradients from another.
+in the standardised features x of `Columns`. Solvers know rows by these sums alone (`SummedRows`).
+Sums of parts add up to those of the whole: an array, a series of batches and a cluster give the same fit.
+`Sample`, rows in memory, answers many requests (a loss, a penalty and a point) in one read: scores of all of
+them come from one matrix product a block, gradients from another.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .design import Columns, Design, Floats
 from .penalties import Penalty
 from .threads import in_threads, thread_count
 
-__all__ = ["Request", "RiskDerivatives", "RiskSums", "Rows", "Sample", "evaluate", "slope_sizes"]
+__all__ = ["Request", "RiskDerivatives", "RiskSums", "Sample", "SummedRows", "evaluate", "slope_sizes"]
 
 _AT_ONCE = 32  # settings whose scores are held together
 _FEW = 4  # requests a thread takes at once where all rows are one block
 _SMALL = 1 << 18  # numbers below which threads cost more than they save
 
 
-class Rows(Protocol):
+class SummedRows(Protocol):
     """Rows with labels, wherever they are, that can be asked for their sums."""
 
     @property
@@ -129,7 +129,7 @@ class RiskDerivatives:
     double: bool
 
 
-def evaluate(rows: Rows, requests: Sequence[Request]) -> list[RiskDerivatives]:
+def evaluate(rows: SummedRows, requests: Sequence[Request]) -> list[RiskDerivatives]:
     """The risk at each of the points, from one round of sums."""
     # Far from the minimum a sum may overflow; the solver looks at what comes out and steps back.
     with NumpyOps.guard():

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.common.checks import check_rate
-from raresight.metrics._inputs import scored
-from raresight.metrics._joint_recall import redrawn_recalls
-from raresight.metrics._placements import paired_areas
+from raresight.common.checks import blocks, check_rate
+from raresight.metrics._bootstrap import DRAWN_TOGETHER, need_weights, reach, row_bootstrap
+from raresight.metrics._counting import negatives_above
+from raresight.metrics._inputs import ScoredRows, scored
 from raresight.metrics._registry import (
     Metric,
     filled_parameters,
@@ -19,7 +19,7 @@ from raresight.metrics._registry import (
     metric_function,
     metric_title,
 )
-from raresight.metrics._row_bootstrap import need_weights, row_bootstrap
+from raresight.metrics._tail import tail_positions
 from raresight.metrics.calibration import probabilities
 from raresight.metrics.delong import Spread, skewed_interval, skewed_p_value
 from raresight.metrics.intervals import (
@@ -32,7 +32,7 @@ from raresight.metrics.intervals import (
     normal_quantile,
     stratified_mean,
 )
-from raresight.metrics.ranking import check_kind, standardised
+from raresight.metrics.ranking import check_kind, standardised, width_inside
 
 Floats = NDArray[np.float64]
 
@@ -185,3 +185,152 @@ def _of_means(
     _, variance = stratified_mean(data[0], each[0] - each[1])
     spread = Spread(variance, 0.0)
     return _from_spread(name, means[0], means[1], means[0] - means[1], spread, level, "normal")
+
+
+# ---- the paired difference of two areas --------------------------------------------------
+#
+# A positive adds to the area the share of negatives below it. A negative takes from it the share of positives
+# below it (DeLong et al. 1988). For a partial area only what lies beyond the threshold of `max_fpr` counts
+# (He and Escobar 2008). The variance of a difference is that of the rows' differences, class by class.
+
+
+def paired_areas(a: ScoredRows, b: ScoredRows, max_fpr: float) -> tuple[float, float, Spread]:
+    """Both areas between the rates 0 and `max_fpr`, and the spread of their difference."""
+    fewest = min(np.count_nonzero(a.labels), np.count_nonzero(~a.labels))
+    if fewest < 2:
+        raise ValueError("A comparison needs at least two rows of each class; one shows no variance.")
+    sides = [_Side(one, max_fpr) for one in (a, b)]
+    gains = sides[0].placements() - sides[1].placements()
+    positive = _moments(len(gains), *(float(np.sum(gains**power)) for power in (1, 2, 3)))
+    negative = _pull_moments(a, b, sides)
+    variance, third = positive[0] + negative[0], positive[1] + negative[1]
+    areas = [float(np.mean(side.placements())) for side in sides]
+    if variance <= 0 and areas[0] != areas[1]:
+        # Every row says the same (a perfect score against a constant one): the chance of a row that
+        # would not is about one in as many rows as there are.
+        variance = (max_fpr / (fewest + 1)) ** 2
+    return areas[0], areas[1], Spread(variance, third / variance**1.5 if variance > 0 else 0.0)
+
+
+class _Side:
+    """One score of the rows: what each row adds to or takes from its partial area."""
+
+    def __init__(self, data: ScoredRows, max_fpr: float) -> None:
+        self.values, self.place, counts = np.unique(
+            data.scores[data.labels], return_inverse=True, return_counts=True
+        )
+        above, through = negatives_above(data, self.values)
+        start, end = above / data.negatives, through / data.negatives
+        self.width = width_inside(start, end, max_fpr)
+        # How the width shrinks when one more negative lies above the step, or ties with it: by one half each
+        # where the step is inside; where the limit cuts its diagonal at the share r, by the derivatives of
+        # (f - start)^2 / (2 (end - start)).
+        cut = np.clip((max_fpr - start) / np.where(end > start, end - start, 1.0), 0.0, 1.0)
+        inside = end <= max_fpr
+        by_above = np.where(inside, 0.5, cut - cut**2 / 2)
+        by_tie = np.where(inside, 0.5, cut**2 / 2)
+        shares = counts / counts.sum()
+        self.below = np.concatenate([[0.0], np.cumsum(shares * by_above)])
+        self.through = np.concatenate([[0.0], np.cumsum(shares * by_tie)])
+        reached = np.flatnonzero(by_above + by_tie > 0)
+        self.floor = self.values[reached[0]] if len(reached) else np.inf
+
+    def placements(self) -> Floats:
+        """The part of the area that each positive row adds, times the number of positives."""
+        return np.asarray(self.width[self.place])
+
+    def pull(self, scores: NDArray[np.floating[Any]]) -> Floats:
+        """What a negative of each score takes from the area, times the number of negatives."""
+        taken = np.zeros(len(scores))
+        near = np.flatnonzero(scores >= self.floor)
+        taken[near] = self.below[np.searchsorted(self.values, scores[near], side="left")]
+        taken[near] += self.through[np.searchsorted(self.values, scores[near], side="right")]
+        return taken
+
+
+def _pull_moments(a: ScoredRows, b: ScoredRows, sides: list[_Side]) -> tuple[float, float]:
+    """Variance and third moment that the negatives add to the difference."""
+    sums = np.zeros(3)
+    for rows in blocks(len(a)):
+        negative = ~a.labels[rows]
+        # What a negative takes lowers the area: b's pull minus a's.
+        apart = sides[1].pull(b.scores[rows][negative]) - sides[0].pull(a.scores[rows][negative])
+        sums += [apart.sum(), np.square(apart).sum(), (apart**3).sum()]
+    return _moments(int(np.count_nonzero(~a.labels)), *sums)
+
+
+def _moments(count: int, first: float, second: float, third: float) -> tuple[float, float]:
+    """Variance and third central moment of a mean, from the sums of powers."""
+    mean = first / count
+    variance = max(0.0, (second - count * mean**2) / (count - 1))
+    central = third / count - 3 * mean * second / count + 2 * mean**3
+    return variance / count, central / count**2
+
+
+# ---- the recalls of two scores at a rate, redrawn together -------------------------------
+
+
+def redrawn_recalls(
+    a: ScoredRows, b: ScoredRows, fpr: float, draws: int, generator: np.random.Generator
+) -> Floats:
+    """Recalls of both scores under random weights of the rows, (2, draws).
+
+    Negatives far below both thresholds are one draw together: they only matter by their total.
+    """
+    negatives = a.negatives
+    wanted = reach(fpr, negatives) * negatives
+    near = np.union1d(_highest_negatives(a, wanted), _highest_negatives(b, wanted))
+    positive = np.flatnonzero(a.labels)
+    rest = negatives - len(near)
+    readers = [_RecallReader(one.scores[near], one.scores[positive]) for one in (a, b)]
+    # Positives that stand alike in both lists are drawn as one.
+    both = np.stack([reader.standing for reader in readers])
+    standing, counts = np.unique(both, axis=1, return_counts=True)
+    for reader, places in zip(readers, standing, strict=True):
+        reader.arrange(places)
+    batch = max(1, DRAWN_TOGETHER // (len(near) + len(counts) + 1))
+    found = []
+    for start in range(0, draws, batch):
+        size = min(batch, draws - start)
+        weights = generator.standard_exponential((size, len(near)))
+        # n negatives leave n + 1 pieces; the last one lies with those far below.
+        total = weights.sum(axis=1) + generator.standard_gamma(rest + 1.0, size)
+        shares = generator.standard_gamma(counts.astype(np.float64), (size, len(counts)))
+        # A quarter of a positive that a alone catches and one that b alone does: without them nothing could
+        # be said where both catch next to nothing.
+        alone = generator.standard_gamma(0.25, (2, size))
+        whole = shares.sum(axis=1) + alone.sum(axis=0)
+        caught = np.stack([reader.recall(weights, total * fpr, shares) for reader in readers])
+        found.append((caught + alone) / whole)
+    return np.concatenate(found, axis=1)
+
+
+def _highest_negatives(data: ScoredRows, count: float) -> NDArray[np.intp]:
+    """Where the `count` negatives with the highest scores are, and those tied with the last."""
+    where = tail_positions(data, count)
+    where = where[~data.labels[where]]
+    place = max(0, len(where) - int(np.ceil(count)))
+    scores = data.scores[where]
+    return np.asarray(where[scores >= np.partition(scores, place)[place]])
+
+
+class _RecallReader:
+    """Recall at a rate of one score, for many weightings of the same rows."""
+
+    def __init__(self, negative: NDArray[Any], positive: NDArray[Any]) -> None:
+        self.order = np.argsort(negative)[::-1]
+        # How many of the near negatives are at or above each positive.
+        self.standing = len(negative) - np.searchsorted(negative[self.order[::-1]], positive, side="left")
+        self.arrange(self.standing)
+
+    def arrange(self, standing: NDArray[np.intp]) -> None:
+        """Sort groups of positives by how many negatives are at or above them."""
+        self.group_order = np.argsort(standing, kind="stable")
+        self.through = standing[self.group_order]
+
+    def recall(self, weights: Floats, allowed: Floats, shares: Floats) -> Floats:
+        passed = np.cumsum(weights[:, self.order], axis=1)
+        kept = np.sum(passed <= allowed[:, None], axis=1)  # negatives that may be let pass
+        caught = np.cumsum(shares[:, self.group_order], axis=1)
+        last = np.searchsorted(self.through, kept, side="right")
+        return np.asarray(np.where(last > 0, caught[np.arange(len(kept)), last - 1], 0.0))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import is_tensor
+from raresight.metrics._bootstrap import need_weights, reach, resampled, row_bootstrap
 from raresight.metrics._inputs import ScoredRows, check_labels
 from raresight.metrics._registry import (
     CurveMetric,
@@ -20,9 +21,7 @@ from raresight.metrics._registry import (
     metric_function,
     metric_title,
 )
-from raresight.metrics._resampling import reach, resampled
 from raresight.metrics._roc_steps import RocSteps, steps_of
-from raresight.metrics._row_bootstrap import need_weights, row_bootstrap
 from raresight.metrics.calibration import probabilities, squared_error, surprise
 from raresight.metrics.delong import auc_spread, end_with_unseen, skewed_interval
 from raresight.metrics.ranking import auc_of

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.atomic_files import write_file
 from raresight.common.checks import as_vector, check_lengths, check_rate, check_weights
 from raresight.metrics._compactor import ClassScores
-from raresight.metrics._file import pack, unpack, write_atomically
 from raresight.metrics._inputs import ScoredRows, check_labels, check_scores
 from raresight.metrics._roc_steps import RocSteps, steps_from
+from raresight.metrics._sketch_file import pack, unpack
 from raresight.metrics.ranking import (
     PartialKind,
     RocPoints,
@@ -355,7 +356,7 @@ class RankSketch:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sketch to one file (a compressed .npz of plain arrays), at once or not at all."""
-        write_atomically(path, self.to_bytes())
+        write_file(Path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -11,9 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.atomic_files import write_file
 from raresight.common.checks import blocks, check_lengths, check_rate
-from raresight.metrics._file import pack, unpack, write_atomically
 from raresight.metrics._inputs import ScoredRows, check_scores
+from raresight.metrics._sketch_file import pack, unpack
 from raresight.metrics.calibration import probabilities, squared_error, surprise
 from raresight.metrics.sketch import CAPACITY, RESOLUTION, RankSketch, checked_batch
 
@@ -225,7 +226,7 @@ class StreamingMetrics:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file (a compressed .npz of plain arrays), at once or not at all."""
-        write_atomically(path, self.to_bytes())
+        write_file(Path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -1,4 +1,4 @@
-"""Random ROC curves that could have given the one seen: the Bayesian bootstrap on the curve's steps.
+"""The Bayesian bootstrap: random ROC curves that could have given the one seen, and random row weights.
 
 A fresh sample of n scores cuts the population's false-positive rate [0, 1] into n + 1 pieces whose lengths
 are distributed as Gamma(1) variables over their sum. So the population rate at a place with j negatives above
@@ -10,12 +10,16 @@ shrinking to a point where all or none are caught.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.checks import as_vector, check_weights
+from raresight.common.progress import Status, show_progress
 from raresight.metrics._roc_steps import RocSteps
 
 Floats = NDArray[np.float64]
@@ -102,3 +106,46 @@ def _rates(places: Floats, negatives: float, size: int, generator: np.random.Gen
     total = ends[:, -1:] + beyond
     inside = ends - piece * generator.random((size, len(places)))
     return np.asarray(inside * (negatives / total))
+
+
+# ---- over rows, for any metric that takes weights ----------------------------------------
+
+
+def row_bootstrap(
+    metric: Callable[..., float],
+    y_true: Any,
+    scores: tuple[Any, ...],
+    sample_weight: Any,
+    params: Mapping[str, Any],
+    draws: int,
+    generator: np.random.Generator,
+) -> Floats:
+    """The metric of each score under random weights of the rows, the same for all: (scores, draws).
+
+    Every row weighs an independent exponential variable. Class totals are then put back, so that the
+    classes are resampled within themselves and the prior stays.
+    """
+    labels = as_vector(y_true, "y_true")
+    given = check_weights(sample_weight, len(labels))
+    base = np.ones(len(labels)) if given is None else given.astype(np.float64)
+    _, stratum = np.unique(labels, return_inverse=True)
+    wanted = np.bincount(stratum, weights=base)
+    values = np.empty((len(scores), draws))
+    with show_progress("auto") as display:
+        for draw in range(draws):
+            weights = base * generator.standard_exponential(len(base))
+            drawn = np.bincount(stratum, weights=weights)
+            weights *= np.where(drawn > 0, wanted / np.where(drawn > 0, drawn, 1), 0)[stratum]
+            for place, score in enumerate(scores):
+                values[place, draw] = metric(y_true, score, sample_weight=weights, **params)
+            display.show(Status(f"resampling rows {draw + 1}/{draws}", (draw + 1) / draws))
+    return values
+
+
+def need_weights(metric: Callable[..., float]) -> None:
+    """An error for a function that cannot be resampled, before it is called."""
+    parameters = inspect.signature(metric).parameters
+    anything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    if "sample_weight" not in parameters and not anything:
+        name = getattr(metric, "__name__", metric)
+        raise TypeError(f"{name} must take sample_weight=, since rows are resampled by their weights.")

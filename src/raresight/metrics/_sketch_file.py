@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
-import uuid
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -54,18 +51,3 @@ def unpack(kind: str, data: bytes, source: str, build: Callable[[Mapping[str, ND
         return build(arrays)
     except (KeyError, IndexError, TypeError, ValueError) as why:
         raise ValueError(f"{source} is not a whole {kind} file ({why}); write it anew.") from why
-
-
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that a reader finds the old one or the new one, never a part."""
-    target = Path(path)
-    # In the same folder, since a file can only be renamed in one step within a file system.
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        with open(draft, "xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
