@@ -19,7 +19,7 @@ from scipy.special import expit
 
 import raresight
 from machine import describe, write_rows
-from raresight.common.slope import calibration_of
+from raresight.common.calibration import held_out_calibrator, two_columns
 from raresight.tables import load_sample
 
 SEEDS = (0, 1, 2)
@@ -67,7 +67,7 @@ def measured(table: Any, family: str, seed: int) -> dict[str, Any]:
     slope, level = (result.model.facts["calibration"][name] for name in ("slope", "level"))
     y, after = result.test_y.astype(np.int64), result.judged.log_odds
     before = (after - level) / slope
-    best = calibration_of(before, y)
+    best = held_out_calibrator(two_columns(before), y)
     return {
         "table": table.__name__,
         "family": family,
@@ -76,7 +76,7 @@ def measured(table: Any, family: str, seed: int) -> dict[str, Any]:
         "best_slope": round(best.slope, 4),
         "link_and_level": round(_log_loss(y, before), 6),
         "calibrated": round(_log_loss(y, after), 6),
-        "best": round(_log_loss(y, best.slope * before + best.level), 6),
+        "best": round(_log_loss(y, best.log_odds(before)), 6),
         "positives": int(y.sum()),
         "candidate": result.model.describe(),
     }

@@ -145,7 +145,7 @@ def judged(model: DeepClassifier, train: Table, test: Table) -> dict[str, Any]:
         "partial_auc_0.01": round(partial_auc(labels, model.decision_function(rows), MAX_FPR), 5),
         "log_loss": round(float(-np.mean(log_p)), 6),
         "epochs": model.best_epochs_[0],
-        "scale": round(model.score_scale_, 3),
+        "slope": round(model.calibrator_.slope, 3),
         "seconds": round(seconds, 1),
     }
 

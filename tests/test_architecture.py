@@ -22,7 +22,7 @@ _FAMILIES = {"linear", "boosting", "nn", "deep"}
 ALLOWED: dict[str, set[str]] = {
     "losses": set(),
     "metrics": {"common"},
-    "tables": set(),
+    "tables": {"common"},
     "theory": {"common", "losses"},
     "common": set(),
     "linear": _BASE,

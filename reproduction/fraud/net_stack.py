@@ -4,7 +4,6 @@ What a method gets is what `DeepClassifier`, fitted with the settings of that me
 held-out rows choose its epochs and its setting, and its training ends, by the patience, where it would have
 ended there. Only the time differs: a GPU takes little longer for 22 losses than for one. Weights are not
 averaged, nor are nets trained again on all rows: the published results were made before there was either.
-Rows were in the order of the file then; in that of `raresight.deep.counted_rows` others are held out.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from raresight.deep import DeepClassifier
-from raresight.deep.counted_rows import count_rows
 from raresight.deep.encoding import TableEncoder
-from raresight.deep.fitting import TrainingRows, best_merit, train_ensembles
-from raresight.deep.level import at_level, score_shift
+from raresight.deep.net_calibration import ScoredRows, net_calibrator
 from raresight.deep.nets import plan_net
 from raresight.deep.scoring import ensemble_score, member_scores
-from raresight.deep.validation import Validation, hold_out
+from raresight.deep.training import CodedRows, best_merit, train_ensembles
+from raresight.deep.validation import Validation, hold_out, split_groups
 from raresight.losses import Loss, parse
 from raresight.metrics import partial_auc
 from raresight.nn import Recipe, Replicas
@@ -86,7 +85,7 @@ class NetSetup:
             average_epochs=0,
             refit=False,
             max_fpr=MAX_FPR,
-            calibration="level",  # as `_levelled` does
+            calibration="level",  # as in `fit_methods`
             device=device,
             random_state=seed,
         )
@@ -164,22 +163,19 @@ def fit_methods(
         device: Such as "cpu" or "cuda".
         after_epoch: Called with the number of epochs that are done; what it raises ends the training.
     """
-    given = np.asarray(y, dtype=np.int64)
-    counted = count_rows(X, given, None, [])
-    X, codes, weights = X[counted.places], given[counted.places], counted.weights
-    of_rows = np.ones(len(codes)) if weights is None else weights
-    shares = np.bincount(codes, of_rows) / of_rows.sum()
+    codes = np.asarray(y, dtype=np.int64)
+    shares = np.bincount(codes) / len(codes)
     # Drawn in the order in which the estimator draws them.
     random = check_random_state(seed)
     seeds = [int(one) for one in random.randint(np.iinfo(np.int32).max, size=setup.seeds)]
-    parts = hold_out(codes, True, setup.validation_fraction, random, counted.groups)
+    groups_of_rows = split_groups(X, codes, [])
+    parts = hold_out(codes, True, setup.validation_fraction, random, groups_of_rows)
     if parts is None:
         raise ValueError("no rows were held out, but settings are chosen on them")
     train, held = parts
-    encoder = TableEncoder.learn(X[train], [], of_rows[train])
+    encoder = TableEncoder.learn(X[train], [], np.ones(len(train)))
     inputs = encoder.apply(X)
-    own = [None if weights is None else weights[some] for some in (train, held)]
-    validation = Validation(inputs[held], codes[held], own[1], MAX_FPR)
+    validation = Validation(inputs[held], codes[held], None, MAX_FPR)
     plan = plan_net(setup.net, {}, {}, features=encoder.n_inputs, outputs=1)
 
     losses = [parse(text) for texts in methods.values() for text in texts]
@@ -188,7 +184,7 @@ def fit_methods(
         plan,
         losses,
         seeds,
-        TrainingRows(inputs[train], codes[train], own[0], shares),
+        CodedRows(inputs[train], codes[train], None, shares),
         setup.recipe(),
         validation=validation,
         patience=setup.patience,
@@ -209,14 +205,16 @@ def fit_methods(
     # The level takes a CPU longer than the scores take a GPU: all methods at once.
     with ThreadPoolExecutor() as pool:
         levelled = {
-            method: pool.submit(_levelled, nets.loss, *raw[method], shares, weights)
+            method: pool.submit(_probability, nets.loss, *raw[method], codes, shares)
             for method, (nets, _, _) in picked.items()
         }
     results = {
-        method: MethodNets(*levelled[method].result(), str(nets.loss), scores, epochs)
+        method: MethodNets(
+            raw[method][1].astype(np.float64), levelled[method].result(), str(nets.loss), scores, epochs
+        )
         for method, (nets, scores, epochs) in picked.items()
     }
-    trained = found.trained
+    trained = found.stack
     history = np.empty((0, len(losses) * len(seeds))) if trained.merits is None else trained.merits
     by_loss = {
         str(loss): history[:, i * len(seeds) : (i + 1) * len(seeds)].T for i, loss in enumerate(losses)
@@ -224,16 +222,16 @@ def fit_methods(
     return StackOutcome(results, trained.epochs, by_loss, trained.failures, history.shape[1])
 
 
-def _levelled(
+def _probability(
     loss: Loss,
     fitted: NDArray[np.float32],
     test: NDArray[np.float32],
+    codes: NDArray[np.int64],
     shares: Floats,
-    weights: Floats | None,
-) -> tuple[Floats, Floats]:
-    """Scores and probabilities of test rows, with the constant that puts the fitted rows at their share."""
-    score = at_level(test, score_shift(loss, fitted, shares, weights))
-    return score, np.asarray(loss.probability(score))
+) -> Floats:
+    """Probabilities of test rows, at the level that puts the fitted rows at their share."""
+    calibrator = net_calibrator(loss, ScoredRows(fitted, codes, None), shares, slope=1.0)
+    return np.asarray(expit(calibrator.log_odds(np.asarray(loss.log_odds(test.astype(np.float64))))))
 
 
 def _groups(methods: Mapping[str, Sequence[str]], n_seeds: int) -> dict[str, list[int]]:

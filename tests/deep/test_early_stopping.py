@@ -10,7 +10,7 @@ import torch
 
 from deep.deep_tables import ring_table
 from raresight.deep import DeepClassifier
-from raresight.deep.loop import train_nets
+from raresight.deep.training import CodedRows, train_nets
 from raresight.deep.validation import MIN_VALIDATION_ROWS, Validation, hold_out
 from raresight.metrics import partial_auc
 from raresight.nn import Recipe, Replicas
@@ -19,13 +19,15 @@ from raresight.nn.nets import MLP
 SMALL = {"net": "mlp", "width": 16, "random_state": 0, "n_jobs": 1}
 
 
+def training_rows(X, y):
+    return CodedRows(X.astype(np.float32), y.astype(np.int64), None, np.bincount(y) / len(y))
+
+
 def trained(epochs, judge=None, patience=100):
     X, y = ring_table(300)
     replicas = Replicas(partial(MLP, 3, hidden=(8,)), ["crossentropy", "tbl"])
     recipe = Recipe.tables(epochs=epochs, batch=64, warmup_epochs=1)
-    done = train_nets(
-        replicas, X.astype(np.float32), y.astype(np.int64), None, recipe, judge=judge, patience=patience
-    )
+    done = train_nets(replicas, training_rows(X, y), recipe, judge=judge, patience=patience)
     return replicas, done
 
 
@@ -74,7 +76,7 @@ def test_a_frozen_net_is_not_waited_for():
         return merits
 
     recipe = Recipe.tables(epochs=30, batch=64, warmup_epochs=1)
-    done = train_nets(replicas, inputs, codes, None, recipe, judge=judge, patience=3)
+    done = train_nets(replicas, training_rows(X, y), recipe, judge=judge, patience=3)
     assert seen[1:3] == [[False, False], [True, False]]
     assert done.epochs < 8
     assert np.isnan(done.merits[2:, 0]).all()
@@ -131,8 +133,7 @@ def test_several_classes_are_judged_by_the_log_probability():
     valid = X[:300]
     model = DeepClassifier(max_epochs=3, **SMALL).fit(X, y, eval_set=(valid, y[:300]))
     # The epochs were judged before the scores were calibrated.
-    scores = (model.decision_function(valid) - model.score_shift_) / model.score_scale_
-    raw = model.loss_.probability(scores, multiclass=True)
+    raw = model.loss_.probability(model.raw_scores(valid), multiclass=True)
     expected = np.log(raw[np.arange(300), y[:300]]).mean()
     assert model.validation_scores_["tbl(alpha=0.8,C=0.5)"] == pytest.approx(expected, rel=1e-6)
 

@@ -14,8 +14,7 @@ from raresight.boosting import LightGBMClassifier
 from raresight.common.json_values import pack_values, unpack_values
 from raresight.deep import DeepClassifier
 from raresight.deep.category_encoder import MISSING, MOST_LEVELS, UNSEEN, CategoryEncoder
-from raresight.deep.encoding import TableEncoder, dense_table
-from raresight.deep.normal_scores import MOST_KNOTS, NormalScores
+from raresight.deep.encoding import MOST_KNOTS, NormalScores, TableEncoder, dense_table
 
 
 def learn(table, categorical=()):

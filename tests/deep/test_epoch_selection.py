@@ -8,10 +8,11 @@ import torch
 from sklearn.metrics import log_loss
 
 from deep.deep_tables import ring_table
+from raresight.common.calibration import Calibrator
 from raresight.deep import DeepClassifier
 from raresight.deep.epoch_selection import PARTS, parts_of
-from raresight.deep.fitting import DivergedWarning
 from raresight.deep.settings import default_epochs
+from raresight.deep.training import DivergedWarning
 from raresight.losses import from_callable
 from raresight.metrics import partial_auc
 
@@ -74,7 +75,7 @@ def test_six_positives_are_better_than_none():
     rows, labels = table(20_000, 400)
     model = DeepClassifier("crossentropy", **SMALL).fit(X, y)
     assert model.n_epochs_ <= 20
-    assert model.score_scale_ < 0.5
+    assert model.calibrator_.slope < 0.5
     constant = log_loss(labels, np.full(len(labels), labels.mean()))
     assert log_loss(labels, model.predict_proba(rows)[:, 1]) < constant
     plain = DeepClassifier("crossentropy", calibration="level", **SMALL).fit(X, y)
@@ -127,9 +128,9 @@ def test_the_best_of_several_losses_by_turns():
     alone = DeepClassifier(model.loss_, **options).fit(X, y)
     assert alone.best_epochs_ == model.best_epochs_
     assert alone.validation_scores_ == {str(model.loss_): scores[str(model.loss_)]}
-    assert alone.score_scale_ == model.score_scale_ != 1
+    assert alone.calibrator_ == model.calibrator_ != Calibrator()
     assert np.array_equal(alone.predict_proba(X), model.predict_proba(X))
-    assert DeepClassifier(model.loss_, calibration="level", **options).fit(X, y).score_scale_ == 1
+    assert DeepClassifier(model.loss_, calibration="level", **options).fit(X, y).calibrator_.slope == 1
     with pytest.raises(ValueError, match="3 losses need rows to choose by"):
         DeepClassifier(losses, early_stopping=False, **options).fit(X, y)
     own = [from_callable(lambda z, y, by=by: by * torch.exp((1 - 2 * y) * z), name="own") for by in (1, 2)]

@@ -15,7 +15,6 @@ import raresight
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.automl.budget import Rates
 from raresight.automl.space import make_space, planned_trials, suggest
-from raresight.common.calibration import Calibrator
 from raresight.deep import DeepClassifier
 from raresight.metrics import roc_auc
 from raresight.model import Candidate, fit_candidates, score_file
@@ -78,8 +77,8 @@ def test_a_candidate_is_the_classifier():
         random_state=5,
         n_jobs=1,
     ).fit(X, y)
-    assert np.array_equal(fitted.scores(X), model.decision_function(X))
-    assert fitted.calibrator == Calibrator()
+    assert np.array_equal(fitted.scores(X), model.raw_scores(X))
+    assert fitted.calibrator == model.calibrator_
     assert np.array_equal(fitted.log_odds(X), model.predict_log_odds(X))
     # A search tells how far it is by itself.
     assert fitted.part.classifier.verbose is False

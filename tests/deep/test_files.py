@@ -6,10 +6,8 @@ import json
 import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from scipy.special import expit
 
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.common.json_values import digest_of
@@ -38,7 +36,7 @@ def test_comes_back_as_it_was(options, tmp_path):
     assert np.array_equal(again.predict_proba(frame), model.predict_proba(frame))
     assert np.array_equal(again.predict(frame), model.predict(frame))
     names = (
-        "score_scale_",
+        "calibrator_",
         "loss_",
         "losses_",
         "validation_scores_",
@@ -106,15 +104,6 @@ def drop_entry(folder, name):
     (folder / "deep.json").write_text(json.dumps(described))
 
 
-def as_before_the_scale(folder):
-    """Neither the factor nor the parameters that came with it and later."""
-    described = json.loads((folder / "deep.json").read_text())
-    del described["score_scale"]
-    for name in ("calibration", "average_epochs", "refit", "precision"):
-        del described["parameters"][name]
-    (folder / "deep.json").write_text(json.dumps(described))
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_files_that_are_missing_or_changed(name, copied):
     path = copied / name
@@ -138,14 +127,14 @@ def test_an_entry_that_was_changed_by_hand(copied):
     ("entries", "said"),
     [
         ({"format": "other"}, "does not describe a model of raresight.deep"),
-        ({"format_version": 99}, "format version 99, this raresight reads up to 6"),
+        ({"format_version": 99}, "format version 99, this raresight reads 1"),
         ({"net": {"name": "resnet"}}, "lacks or garbles an entry: the net 'resnet' is unknown"),
         ({"columns": [{"scaled": True}]}, "lacks or garbles an entry"),
         ({"parameters": {}}, "lacks or garbles an entry"),
         ({"loss": "nothing"}, "lacks or garbles an entry"),
-        ({"score_shift": [0.1, 0.2]}, "score_shift has 2 numbers for 1 scores a row"),
-        ({"score_scale": 0.0}, "score_scale is 0.0, but must be above 0"),
-        ({"score_scale": None}, "lacks or garbles an entry"),
+        ({"calibrator": {"slope": 1.0, "levels": [0.1, 0.2]}}, "the calibrator has 2 levels where"),
+        ({"calibrator": {"slope": 0.0, "levels": [0.1]}}, "a calibrator has a slope above 0"),
+        ({"calibrator": None}, "lacks or garbles an entry"),
         ({"weights": "../deep.safetensors"}, "its weights cannot be in '../deep.safetensors', but in"),
     ],
 )
@@ -156,103 +145,20 @@ def test_descriptions_that_make_no_sense(entries, said, copied):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_model_of_the_first_format_predicts_what_it_did(classes, tmp_path):
-    """It shifts the log-odds after the link; its score and decision have no constant."""
-    X, y = ring_table(400)
-    y = y if classes == 2 else np.digitize(X[:, 0], [-1, 1])
-    options = {"net": "mlp", "width": 4, "max_epochs": 1, "early_stopping": False, "n_jobs": 1}
-    model = DeepClassifier("focal", **options).fit(X, y)
-    assert model.score_scale_ == 1  # nothing was held out
-    raw = model.decision_function(X) - model.score_shift_
-    model.save(tmp_path)
-    shift = np.array([0.7, -0.4])[: classes - 1]
-    drop_entry(tmp_path, "score_shift")
-    as_before_the_scale(tmp_path)
-    rewrite(tmp_path, format_version=1, log_odds_shift=shift.tolist())
-    earlier = DeepClassifier.load(tmp_path)
-    assert (earlier.score_scale_, earlier.calibration) == (1, "level")
-    assert earlier.decision_function(X) == pytest.approx(raw, abs=1e-12)
-    if classes == 2:
-        expected = expit(model.loss_.log_odds(raw) + shift[0])
-        assert earlier.predict_proba(X)[:, 1] == pytest.approx(expected, rel=1e-12)
-    else:
-        weighed = model.loss_.probability(raw, multiclass=True) * np.exp(np.append(0.0, shift))
-        assert earlier.predict_proba(X) == pytest.approx(weighed / weighed.sum(1, keepdims=True), rel=1e-9)
-    earlier.save(tmp_path / "again")
-    again = DeepClassifier.load(tmp_path / "again")
-    assert np.array_equal(again.predict_proba(X), earlier.predict_proba(X))
-
-
-def test_a_model_of_the_second_format_predicts_what_it_did(tmp_path):
-    X, y = ring_table(400)
-    options = {"net": "mlp", "width": 4, "max_epochs": 1, "random_state": 0, "n_jobs": 1}
-    before = {"calibration": "level", "average_epochs": 0.0, "refit": False}
-    model = DeepClassifier(**before, **options).fit(X, y, eval_set=(X, y))
-    model.save(tmp_path)
-    as_before_the_scale(tmp_path)
-    rewrite(tmp_path, format_version=2)
-    earlier = DeepClassifier.load(tmp_path)
-    assert (earlier.score_scale_, earlier.calibration) == (1, "level")
-    assert np.array_equal(earlier.predict_proba(X), model.predict_proba(X))
-    earlier.save(tmp_path / "again")
-    again = DeepClassifier.load(tmp_path / "again")
-    assert again.get_params() == model.get_params()
-    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
-
-
-def test_a_model_of_the_fourth_format_is_one_of_float32(tmp_path):
-    X, y = ring_table(400)
-    model = DeepClassifier(net="mlp", width=4, max_epochs=1, random_state=0, n_jobs=1).fit(X, y)
-    model.save(tmp_path)
-    described = json.loads((tmp_path / "deep.json").read_text())
-    del described["parameters"]["precision"]
-    (tmp_path / "deep.json").write_text(json.dumps(described))
-    rewrite(tmp_path, format_version=4)
-    earlier = DeepClassifier.load(tmp_path)
-    assert earlier.get_params() == model.get_params()
-    assert np.array_equal(earlier.predict_proba(X), model.predict_proba(X))
-
-
-def test_a_model_of_the_third_format_is_fitted_again_as_it_was(tmp_path):
-    """It had neither means of weights nor a second training."""
-    X, y = ring_table(1500)
-    options = {
-        "net": "mlp",
-        "width": 4,
-        "max_epochs": 3,
-        "early_stopping": True,
-        "random_state": 0,
-        "n_jobs": 1,
-    }
-    model = DeepClassifier(average_epochs=0, refit=False, **options).fit(X, y)
-    model.save(tmp_path)
-    described = json.loads((tmp_path / "deep.json").read_text())
-    for name in ("average_epochs", "refit", "precision"):
-        del described["parameters"][name]
-    (tmp_path / "deep.json").write_text(json.dumps(described))
-    rewrite(tmp_path, format_version=3)
-    earlier = DeepClassifier.load(tmp_path)
-    assert (earlier.average_epochs, earlier.refit, earlier.precision) == (0, False, "float32")
-    assert np.array_equal(earlier.predict_proba(X), model.predict_proba(X))
-    again = DeepClassifier(**earlier.get_params()).fit(X, y)
-    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_the_file_has_the_scale(classes, tmp_path):
+def test_the_file_has_the_calibrator(classes, tmp_path):
     X, y = ring_table(400)
     y = y if classes == 2 else np.digitize(X[:, 0], [-1, 1])
     model = DeepClassifier(net="mlp", width=4, max_epochs=1, n_jobs=1).fit(X, y, eval_set=(X, y))
-    assert model.score_scale_ != 1
+    assert model.calibrator_.slope != 1
     model.save(tmp_path)
     described = json.loads((tmp_path / "deep.json").read_text())
-    assert (described["format_version"], described["score_scale"]) == (6, model.score_scale_)
+    assert (described["format_version"], described["calibrator"]) == (1, model.calibrator_.to_dict())
     again = DeepClassifier.load(tmp_path)
-    assert again.score_scale_ == model.score_scale_
+    assert again.calibrator_ == model.calibrator_
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
-    drop_entry(tmp_path, "score_scale")
+    drop_entry(tmp_path, "calibrator")
     rewrite(tmp_path)
-    with pytest.raises(ValueError, match="lacks or garbles an entry: 'score_scale'"):
+    with pytest.raises(ValueError, match="lacks or garbles an entry: 'calibrator'"):
         DeepClassifier.load(tmp_path)
 
 
@@ -286,14 +192,6 @@ def test_a_loss_of_a_function_that_lost_is_told_by_its_text(name, tmp_path):
         assert again.loss_ == parse("crossentropy")
         assert again.validation_scores_ == model.validation_scores_
         assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
-    # Files of before do not say which losses can be read.
-    drop_entry(tmp_path / "first", "unreadable_losses")
-    rewrite(tmp_path / "first")
-    earlier = DeepClassifier.load(tmp_path / "first")
-    assert [str(loss) for loss in earlier.losses_] == [
-        str(parse(name)) if name == "erf" else name,
-        "crossentropy",
-    ]
 
 
 def test_a_loss_of_a_function_that_was_kept_cannot_be_saved(tmp_path):
@@ -335,18 +233,8 @@ def test_a_model_that_cannot_be_saved_leaves_the_one_of_before(tmp_path):
     model = DeepClassifier(net="mlp", width=4, max_epochs=1).fit(X, y)
     model.save(tmp_path / "model")
     other = DeepClassifier(net="mlp", width=4, max_epochs=1, random_state=1).fit(X, y)
-    other.score_scale_ = float("inf")
+    other.n_epochs_ = float("inf")
     with pytest.raises(ValueError, match="JSON"):
         other.save(tmp_path / "model")
     loaded = DeepClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
-
-
-def test_models_of_before_have_zeros_for_categories_they_did_not_see(tmp_path):
-    frame = pd.DataFrame({"a": np.arange(200.0), "c": pd.Categorical(["x", "y"] * 100)})
-    model = DeepClassifier(net="mlp", width=4, max_epochs=1).fit(frame, np.arange(200) % 4 == 0)
-    described = model._encoder.describe()
-    del described[1]["levels"]["shares"]
-    coder = type(model._encoder).restore(described, model._encoder.arrays())
-    assert not coder.apply(frame.assign(c="new"))[:, 1:].any()
-    assert model._encoder.apply(frame.assign(c="new"))[0, 1:].tolist() == [0.5, 0.5]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import multiprocessing
 import os
 import random
@@ -18,7 +17,6 @@ import pytest
 
 import saving_job
 from deep.deep_tables import ring_table
-from raresight.common.json_values import digest_of
 from raresight.deep import DeepClassifier, files
 
 X, Y = ring_table(300)
@@ -60,26 +58,16 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def as_version_5(folder):
-    described = json.loads((folder / "deep.json").read_text())
-    del described["weights"]
-    described["format_version"] = 5
-    described["description_sha256"] = digest_of(described)
-    (folder / "deep.json").write_text(json.dumps(described))
-
-
 def put(model, folder, state):
     """The old model in a folder, in one of the states in which a save may find it."""
     shutil.copytree(model, folder)
     if state == "saved twice":
         DeepClassifier.load(model).save(folder)
         assert names(folder) == ["deep-2.safetensors", "deep.json"]
-    if state == "version 5":
-        as_version_5(folder)
 
 
 @pytest.mark.parametrize("how", ["killed", "failed"])
-@pytest.mark.parametrize("state", ["saved once", "saved twice", "version 5"])
+@pytest.mark.parametrize("state", ["saved once", "saved twice"])
 def test_at_every_step(how, state, models, processes, tmp_path):
     old, new = models
     ends = []

@@ -10,7 +10,6 @@ import pytest
 
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.deep import DeepClassifier
-from raresight.deep.counted_rows import count_rows
 
 # All rows in one batch, none dropped, none held out.
 EXACT = {
@@ -28,16 +27,11 @@ EXACT = {
 @pytest.mark.parametrize("net", [{"net": "mlp"}, {"net": "tabm", "members": 3, "dropout": 0.0}])
 @pytest.mark.parametrize("loss", [{}, {"loss": "ldam(class_counts=(108,12))"}, {"class_weight": "balanced"}])
 def test_fractions_are_repetitions(net, loss):
-    """With categories and gaps; balanced class weights ask for the weights of the rows.
-
-    Weights that are whole multiples of one number are written out as copies. These are not, by rounding.
-    """
+    """With categories and gaps; balanced class weights ask for the weights of the rows."""
     X, y = mixed_frame(120)
     weights = np.random.default_rng(0).integers(0, 5, 120)
     order = np.random.default_rng(1).permutation(weights.sum())
     times = np.repeat(np.arange(120), weights)[order]
-    counted = count_rows(X.loc[weights > 0], y[weights > 0], 0.1 * weights[weights > 0], [1])
-    assert counted.weights is not None
     model = DeepClassifier(**loss, **net, **EXACT).fit(X, y, 0.1 * weights)
     repeated = DeepClassifier(**loss, **net, **EXACT).fit(X.iloc[times], y[times])
     assert model.predict_log_odds(X) == pytest.approx(repeated.predict_log_odds(X), rel=1e-7, abs=1e-9)
@@ -111,8 +105,8 @@ def test_parts_in_turn_are_trained_in_it():
     """Their scores choose the factor, which float32 gets to some digits only."""
     X, y = ring_table(300)
     options = {"net": "mlp", "width": 4, "max_epochs": 1, "average_epochs": 0, "random_state": 0, "n_jobs": 1}
-    single = DeepClassifier(**options).fit(X, y).score_scale_
-    double = DeepClassifier(precision="float64", **options).fit(X, y).score_scale_
+    single = DeepClassifier(**options).fit(X, y).calibrator_.slope
+    double = DeepClassifier(precision="float64", **options).fit(X, y).calibrator_.slope
     assert single != double
     assert double == pytest.approx(single, rel=1e-4)
 

@@ -9,10 +9,9 @@ import pytest
 
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.deep import DeepClassifier, classifier
-from raresight.deep.fitting import DivergedWarning, TrainingRows, new_replicas
+from raresight.deep.net_calibration import carried_over
 from raresight.deep.nets import plan_net
-from raresight.deep.refit import _Until, refit_nets
-from raresight.deep.scale import carried_over
+from raresight.deep.training import CodedRows, DivergedWarning, _LaterIsBetter, new_replicas, refit_nets
 from raresight.losses import parse
 from raresight.nn import Recipe
 
@@ -40,16 +39,16 @@ def test_each_net_is_trained_on_all_rows_for_its_own_epochs(average_epochs):
 def test_the_factor_is_carried_over_by_rows_that_both_trainings_saw(monkeypatch):
     seen = []
 
-    def watched(scale, before, after):
-        seen.append((scale, before, after))
-        return carried_over(scale, before, after)
+    def watched(loss, slope, before, after):
+        seen.append((slope, before, after))
+        return carried_over(loss, slope, before, after)
 
     monkeypatch.setattr(classifier, "carried_over", watched)
     weights = np.random.default_rng(0).uniform(0.5, 2, len(Y))
     model, first = (DeepClassifier(refit=refit, **HELD).fit(X, Y, weights) for refit in (True, False))
-    ((scale, before, after),) = seen
-    assert scale == first.score_scale_
-    assert model.score_scale_ == carried_over(scale, before, after) != scale
+    ((slope, before, after),) = seen
+    assert slope == first.calibrator_.slope
+    assert model.calibrator_.slope == carried_over(model.loss_, slope, before, after) != slope
     assert len(before.codes) == len(Y) - int(0.2 * (Y == 0).sum()) - int(0.2 * Y.sum())
     assert np.array_equal(before.codes, after.codes)
     for one, rows in ((first, before), (model, after)):
@@ -57,11 +56,11 @@ def test_the_factor_is_carried_over_by_rows_that_both_trainings_saw(monkeypatch)
         assert own.sum() >= len(rows.codes)
     # Both have the same spread then, by the weights of the rows.
     spreads = [
-        a * np.sqrt(np.cov(rows.scores, aweights=rows.weights, ddof=0))
-        for a, rows in ((scale, before), (model.score_scale_, after))
+        a * np.sqrt(np.cov(model.loss_.log_odds(rows.scores.astype(float)), aweights=rows.weights, ddof=0))
+        for a, rows in ((slope, before), (model.calibrator_.slope, after))
     ]
     assert spreads[0] == pytest.approx(spreads[1], rel=1e-6)
-    assert DeepClassifier(calibration="level", **HELD).fit(X, Y).score_scale_ == 1
+    assert DeepClassifier(calibration="level", **HELD).fit(X, Y).calibrator_.slope == 1
     assert len(seen) == 1
 
 
@@ -70,7 +69,7 @@ def test_what_was_chosen_is_of_the_first_training():
     model, first = (DeepClassifier(refit=refit, **options).fit(X, Y) for refit in (True, False))
     for name in ("loss_", "losses_", "validation_scores_", "best_epochs_", "n_epochs_"):
         assert getattr(model, name) == getattr(first, name), name
-    assert model.score_scale_ != 1
+    assert model.calibrator_.slope != 1
     assert np.array_equal(model.validation_history_, first.validation_history_)
     assert not np.array_equal(model.predict_proba(X), first.predict_proba(X))
     # Both are at the level of the rows.
@@ -99,7 +98,7 @@ def test_columns_are_coded_by_all_rows_in_the_end():
 
 def test_a_net_that_fails_keeps_the_weights_of_before():
     plan = plan_net("mlp", {"width": 4}, {}, features=3, outputs=1)
-    rows = TrainingRows(X.astype(np.float32), Y.astype(np.int64), None, np.bincount(Y) / len(Y))
+    rows = CodedRows(X.astype(np.float32), Y.astype(np.int64), None, np.bincount(Y) / len(Y))
     recipe = Recipe.tables(epochs=9, batch=100, lr=(1e30, 1e-3), warmup_epochs=1)
     loss, options = parse("crossentropy"), {"average_epochs": 1.0, "device": "cpu"}
     with pytest.warns(DivergedWarning, match="not finite in epoch 1, frozen with the weights of before"):
@@ -116,7 +115,7 @@ def test_the_judge_of_a_second_training():
     plan = plan_net("mlp", {"width": 4}, {}, features=3, outputs=1)
     replicas = new_replicas(plan, [parse("tbl")], range(5), np.array([0.9, 0.1]), "cpu")
     replicas.net.head.bias.data[4] = np.nan
-    merits = _Until([1, 3, 3, 0, 3], np.zeros((2, 3), np.float32)).merits
+    merits = _LaterIsBetter([1, 3, 3, 0, 3], np.zeros((2, 3), np.float32)).merits
     frozen = np.array([[False] * 5, [False] * 5, [False, True, False, False, False]])
     told = np.array([merits(replicas, at) for at in frozen])
     assert np.array_equal(told[:, 0], [1, np.nan, np.nan], equal_nan=True)

@@ -9,14 +9,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from raresight.deep import DeepClassifier, epoch_selection
-from raresight.deep.counted_rows import count_rows
 from raresight.deep.encoding import TableEncoder
-from raresight.deep.epoch_selection import _batch, _stacks, _Turns, parts_of
-from raresight.deep.fitting import DivergedWarning, TrainingRows, new_replicas
-from raresight.deep.loop import train_nets
+from raresight.deep.epoch_selection import _batch, _stacks, parts_of
+from raresight.deep.net_calibration import ScoredRows, calibrated_likelihood, held_out_slope
 from raresight.deep.nets import plan_net
-from raresight.deep.scale import ScoredRows, calibrated_log_probability, score_scale
 from raresight.deep.scoring import ensemble_score, score_rows
+from raresight.deep.training import CodedRows, DivergedWarning, new_replicas, train_nets
 from raresight.losses import from_callable, parse
 from raresight.metrics import partial_auc
 from raresight.nn import Recipe
@@ -24,19 +22,18 @@ from raresight.nn import Recipe
 EPOCHS, BATCH, RATE = 8, 60, 0.08
 OPTIONS = {"net": "mlp", "width": 8, "n_seeds": 2, "max_fpr": 0.1, "random_state": 0, "n_jobs": 1}
 FITTED = {**OPTIONS, "max_epochs": EPOCHS, "batch_size": BATCH, "learning_rate": RATE}
-RANDOM = np.random.default_rng(6)
+RANDOM = np.random.default_rng(8)
 # Of eight columns one matters: nets soon learn the others by heart.
 X = RANDOM.normal(size=(600, 8))
 Y = (RANDOM.random(600) < 1 / (1 + np.exp(2.2 - 1.2 * X[:, 0]))).astype(int)
 WEIGHTS = np.exp(1.5 * RANDOM.normal(size=600))
-# In the order in which they are trained on, by which parts are drawn.
-ORDER = count_rows(X, Y, None, []).places
-X, Y, WEIGHTS = X[ORDER], Y[ORDER], WEIGHTS[ORDER]
-
-BEST = {("scale", False): 6, ("level", False): 4, ("scale", True): 8, ("level", True): 3}
 
 
-def judged_by_others(loss, weights, epochs, scaled, average_epochs=2.0):
+# With and without the slope, and by weights or not, other epochs are the best of these rows.
+BEST = {("level", False): 3, ("slope", False): 2, ("level", True): 4, ("slope", True): 6}
+
+
+def judged_by_others(loss, weights, epochs, with_slope, average_epochs=2.0):
     """The likelihood of all rows, each by nets of our own that were trained without it, and their scores."""
     random = check_random_state(0)
     seeds = [int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=2)]
@@ -54,36 +51,36 @@ def judged_by_others(loss, weights, epochs, scaled, average_epochs=2.0):
         common = {"weight_decay": 1e-3, "warmup_epochs": 1.0, "decay_epochs": ()}
         recipe = Recipe.tables(epochs=epochs, batch=batch, lr=RATE, **common)
         own = None if weights is None else weights[~out]
-        train_nets(replicas, inputs[~out], codes[~out], own, recipe, average_epochs=average_epochs)
+        rows = CodedRows(inputs[~out], codes[~out], own, shares)
+        train_nets(replicas, rows, recipe, average_epochs=average_epochs)
         of_seeds = score_rows(replicas, torch.from_numpy(inputs[out]))
         scores[out] = ensemble_score(loss, torch.from_numpy(of_seeds)).numpy()
     rows = ScoredRows(scores, codes, weights)
-    return calibrated_log_probability(loss, rows, shares, scaled=scaled), rows, shares
+    return calibrated_likelihood(loss, rows, shares, with_slope=with_slope), rows
 
 
 @pytest.mark.parametrize(
     ("weights", "calibration"),
     [
         pytest.param(None, "level", id="level"),
-        pytest.param(WEIGHTS, "scale", id="scale-weighted"),
-        pytest.param(None, "scale", id="scale", marks=pytest.mark.slow),
+        pytest.param(WEIGHTS, "slope", id="slope-weighted"),
+        pytest.param(None, "slope", id="slope", marks=pytest.mark.slow),
         pytest.param(WEIGHTS, "level", id="level-weighted", marks=pytest.mark.slow),
     ],
 )
 def test_every_row_is_judged_by_nets_that_did_not_see_it(weights, calibration):
-    loss, scaled = parse("crossentropy"), calibration == "scale"
+    loss, with_slope = parse("crossentropy"), calibration == "slope"
     model = DeepClassifier(loss, calibration=calibration, **FITTED).fit(X, Y, weights)
     normed = None if weights is None else weights / weights.max()
-    found = [judged_by_others(loss, normed, epochs, scaled) for epochs in range(1, EPOCHS + 1)]
-    best = int(np.argmax([likelihood for likelihood, _, _ in found]))
-    # With and without the factor, and by weights or not, other epochs are the best of these rows.
+    found = [judged_by_others(loss, normed, epochs, with_slope) for epochs in range(1, EPOCHS + 1)]
+    best = int(np.argmax([likelihood for likelihood, _ in found]))
     assert best + 1 == BEST[calibration, weights is not None]
     assert model.best_epochs_ == (best + 1,) * 2
-    _, rows, shares = found[best]
+    _, rows = found[best]
     expected = partial_auc(Y, rows.scores, 0.1, sample_weight=weights)
     assert model.validation_scores_["crossentropy"] == pytest.approx(expected, abs=1e-6)
-    factor = score_scale(loss, rows, rows, shares) if scaled else 1.0
-    assert model.score_scale_ == pytest.approx(factor, rel=1e-4)
+    slope = held_out_slope(loss, rows) if with_slope else 1.0
+    assert model.calibrator_.slope == pytest.approx(slope, rel=1e-4)
 
 
 def test_the_nets_are_those_of_all_rows_with_means_over_two_epochs():
@@ -206,7 +203,7 @@ def masks(*lengths):
 def test_parts_of_small_nets_are_trained_as_one(net, width, lengths, batch, together):
     parts, count = masks(*lengths), sum(lengths)
     codes, shares = np.zeros(count, np.int64), np.array([0.5, 0.5])
-    rows = TrainingRows(np.zeros((count, 3), np.float32), codes, None, shares)
+    rows = CodedRows(np.zeros((count, 3), np.float32), codes, None, shares)
     plan = plan_net(net, {"width": width}, {}, features=3, outputs=1)
     found = _stacks(plan, 2, rows, Recipe.tables(batch=batch), parts, "cpu")
     assert sorted(len(own) for _, own in found) == together
@@ -228,13 +225,14 @@ def test_a_stack_of_parts_finds_what_parts_alone_do(monkeypatch, net):
         counts.append([])
         return DeepClassifier(["crossentropy", "tbl"], **options).fit(x, y, weights)
 
-    plain = _Turns.__init__
+    plain = epoch_selection._open_parts
 
-    def noted(self, *given):
-        plain(self, *given)
-        counts[-1].append(len(self.inside))
+    def noted(*given):
+        found = plain(*given)
+        counts[-1].append(len(found.inside))
+        return found
 
-    monkeypatch.setattr(_Turns, "__init__", noted)
+    monkeypatch.setattr(epoch_selection, "_open_parts", noted)
     stacked = fitted()
     monkeypatch.setattr(epoch_selection, "_NUMBERS_OF_A_STACK", 1)
     alone = fitted()
@@ -242,4 +240,4 @@ def test_a_stack_of_parts_finds_what_parts_alone_do(monkeypatch, net):
     assert counts[1] == [1] * 5
     assert stacked.best_epochs_ == alone.best_epochs_
     assert stacked.validation_scores_ == pytest.approx(alone.validation_scores_, rel=1e-9)
-    assert stacked.score_scale_ == pytest.approx(alone.score_scale_, rel=1e-6)
+    assert stacked.calibrator_.slope == pytest.approx(alone.calibrator_.slope, rel=1e-5)

@@ -10,7 +10,7 @@ import torch
 
 from deep.deep_tables import ring_table
 from raresight.deep import DeepClassifier
-from raresight.deep.loop import train_nets
+from raresight.deep.training import CodedRows, train_nets
 from raresight.nn import Recipe, Replicas
 from raresight.nn.nets import MLP
 
@@ -26,7 +26,8 @@ def test_full_batches_with_weights_are_those_of_repeated_rows(classes):
         net = partial(MLP, 3, hidden=(8,), outputs=1 if classes == 2 else classes)
         replicas = Replicas(net, ["crossentropy"] * 2)
         replicas.to("cpu", torch.float64)
-        train_nets(replicas, inputs, codes, weights, Recipe.tables(epochs=30, batch=500, lr=0.01))
+        rows = CodedRows(inputs, codes, weights, np.full(classes, 1 / classes))
+        train_nets(replicas, rows, Recipe.tables(epochs=30, batch=500, lr=0.01))
         stacks.append(torch.cat([weight.flatten() for weight in replicas.net.parameters()]))
     torch.testing.assert_close(stacks[0], stacks[1], rtol=1e-5, atol=1e-6)
 

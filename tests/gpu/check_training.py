@@ -13,9 +13,8 @@ import torch
 from run import skipped
 
 from raresight.nn import Recipe, Replicas, TableRows, evaluate_replicas, train
-from raresight.nn.averaging import MeanWeights
 from raresight.nn.nets import MLP, TabNet
-from raresight.nn.training_loop import training_session
+from raresight.nn.training_loop import MeanWeights, training_session
 from reproduction.images.rows import ImageRows
 from reproduction.resnet import resnet_cifar
 

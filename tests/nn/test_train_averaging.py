@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from raresight.nn import Recipe, Replicas, TableRows
-from raresight.nn.averaging import MeanWeights
 from raresight.nn.nets import MLP, TabNet
-from raresight.nn.training_loop import training_session
+from raresight.nn.training_loop import MeanWeights, training_session
 
 RANDOM = np.random.default_rng(0)
 Y = (np.arange(200) % 5 == 0).astype(int)

@@ -38,7 +38,7 @@ def test_a_method_is_what_its_classifier_gives(rows, net, seeds, methods):
         assert found.best_epochs == alone.best_epochs_
         assert found.validation_scores == pytest.approx(alone.validation_scores_, abs=1e-6)
         assert len(found.validation_scores) == len(losses)
-        np.testing.assert_allclose(found.score, alone.decision_function(test), atol=2e-4)
+        np.testing.assert_allclose(found.score, alone.raw_scores(test), atol=2e-4)
         np.testing.assert_allclose(found.probability, alone.predict_proba(test)[:, 1], atol=2e-5)
 
 

@@ -45,6 +45,7 @@ _NEAR = 1e-4
 _LARGEST = 700.0
 
 _MOST_STEPS = 200
+_STEPS_BETWEEN_SWEEPS = 20
 # Both are relative to the class share: where the search ends, and beyond which a warning says so.
 _CLOSE = 1e-9
 _OPEN = 1e-6
@@ -250,7 +251,9 @@ def _class_shift(log_posterior: Array, shares: Array, weights: Array | None) -> 
 
     shift = np.zeros(n_classes)
     best, best_gap = shift, np.inf
-    for _ in range(_MOST_STEPS):
+    for number in range(1, _MOST_STEPS + 1):
+        if number % _STEPS_BETWEEN_SWEEPS == 0:
+            shift = _swept(log_posterior, shares, row_weights, shift)
         log_p = _normalised(log_posterior + shift)
         log_mean = logsumexp(log_p, axis=0, b=row_weights[:, None])
         gap = float(np.max(np.abs(np.expm1(log_mean - np.log(shares)))))
@@ -269,6 +272,20 @@ def _class_shift(log_posterior: Array, shares: Array, weights: Array | None) -> 
             candidate = newton
         shift = candidate
     return best, best_gap
+
+
+def _swept(log_posterior: Array, shares: Array, row_weights: Array, shift: Array) -> Array:
+    """Each class but the first put at its share in turn.
+
+    Where nearly all probabilities are 0 or 1 the curvature is zero in places, and the other steps are short.
+    One class against the rest has a bracket, which ends in any case.
+    """
+    swept = shift.copy()
+    for k in range(1, len(shares)):
+        log_p = _normalised(log_posterior + swept)
+        log_odds = log_p[:, k] - logsumexp(np.delete(log_p, k, axis=1), axis=1)
+        swept[k] += _binary_shift(log_odds, np.array([1 - shares[k], shares[k]]), row_weights)[0]
+    return swept
 
 
 def two_columns(log_odds: Array) -> Array:

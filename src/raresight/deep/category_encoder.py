@@ -1,14 +1,17 @@
-"""Columns of categories as numbers: one input for each frequent level, one for all the others."""
+"""Columns of categories as numbers: codes, and one input for each frequent level and one for all others."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MISSING", "MOST_LEVELS", "UNSEEN", "CategoryEncoder"]
+from ..common.tables import is_frame
+
+__all__ = ["MISSING", "MOST_LEVELS", "UNSEEN", "CategoryEncoder", "categories_of", "codes_of", "missing_in"]
 
 # Levels with an input of their own. The weights of a level are learnt from its rows alone: where there are
 # hundreds of levels most are too rare for that, and one-hot rows too long.
@@ -70,3 +73,42 @@ class CategoryEncoder:
         rows = np.flatnonzero(codes >= 0)
         inputs[rows, place[codes[rows]]] = 1.0
         return inputs
+
+
+def categories_of(table: Any, i: int) -> tuple[Any, ...]:
+    """The categories that occur in a column, in an order of their own and not that of the table."""
+    if is_frame(table):
+        column = table.iloc[:, i].astype("category").cat.remove_unused_categories()
+        found = column.cat.categories.tolist()
+        try:
+            return tuple(sorted(found))
+        except TypeError:  # of several kinds, which `check_categories` refuses
+            return tuple(found)
+    values = table[:, i]
+    return tuple(np.unique(values[~np.isnan(values)]).tolist())
+
+
+def missing_in(table: Any, i: int) -> NDArray[np.bool_]:
+    return np.asarray(table.iloc[:, i].isna() if is_frame(table) else np.isnan(table[:, i]))
+
+
+def codes_of(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Positions in `known`, `UNSEEN` for any other value; and which values are missing."""
+    if is_frame(table):
+        places = {value: place for place, value in enumerate(known)}
+        values, missing = table.iloc[:, i].astype(object).to_numpy(), missing_in(table, i)
+        # Python's own equality, by which True is the 1 that training saw; pandas tells them apart.
+        codes = [UNSEEN if gone else places.get(value, UNSEEN) for value, gone in zip(values, missing)]
+        return np.array(codes, dtype=np.int64), missing
+    if any(isinstance(value, str) for value in known):
+        raise ValueError(
+            f"column {i} held text categories in training, which an array of numbers cannot have: "
+            "pass a DataFrame"
+        )
+    values = np.asarray(table[:, i], dtype=np.float64)
+    levels = np.asarray(known, dtype=np.float64)
+    if not len(levels):
+        return np.full(len(values), UNSEEN), np.isnan(values)
+    order = np.argsort(levels)  # those of a DataFrame come in an order of their own
+    codes = order[np.searchsorted(levels, values, sorter=order).clip(0, len(levels) - 1)]
+    return np.where(levels[codes] == values, codes, UNSEEN), np.isnan(values)

@@ -1,8 +1,16 @@
 """Tables as rows of numbers that a net can take: scaled, without gaps, categories as zeros and ones.
 
-A column of numbers becomes its normal scores (`raresight.deep.normal_scores`), a column of categories one
-input a frequent level (`raresight.deep.category_encoder`). Where training rows lack a value of a column,
-one more input says so. A column that is constant in training, numbers or categories, has no input of its own.
+A column of numbers becomes its normal scores, a column of categories one input for each frequent level (see
+`raresight.deep.category_encoder`). Where training rows lack a value of a column, one more input says so. A
+column that is constant in training, numbers or categories, has no input of its own.
+
+Nets need inputs of one size, and a single amount of 1e6 among amounts of 10 would drown the others. With F
+the share of training rows below a value, half of those equal to it included,
+
+    score(x) = Phi^-1(F(x)) - its mean over the training rows
+
+is about normal whatever the distribution. Equal values share the middle of their ranks. Values outside the
+training range get the score of its ends, and values between those seen are interpolated.
 """
 
 from __future__ import annotations
@@ -14,18 +22,84 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from ..common.json_values import VALUE_KINDS, kind_of_values, pack_values, unpack_values
 from ..common.tables import check_categories, is_frame, is_sparse
-from .category_encoder import MISSING, UNSEEN, CategoryEncoder
-from .normal_scores import NormalScores
+from .category_encoder import MISSING, CategoryEncoder, categories_of, codes_of, missing_in
 
-__all__ = ["TableEncoder", "categories_of", "codes_of", "dense_table", "numbers_of"]
+__all__ = ["MOST_KNOTS", "NormalScores", "TableEncoder", "dense_table", "numbers_and_codes", "rows_at"]
 
 Floats = NDArray[np.float64]
 
+# Even steps of the score, not of the rank: rare events are often at the ends, where ranks of even steps would
+# leave one segment between the last thousandth and the maximum.
+MOST_KNOTS = 1000
 # A sparse table is made dense up to so many numbers, 1 GiB as float32.
 _MOST_NUMBERS = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class NormalScores:
+    """The scale of one column: values in order, and their scores, linear in between.
+
+    >>> amounts = np.array([1.0, 2.0, 2.0, 3.0, 1000.0])
+    >>> scale = NormalScores.learn(amounts, np.ones(5))
+    >>> scale.apply(np.array([2.0, 1000.0, 1e9])).round(2).tolist()
+    [-0.26, 1.28, 1.28]
+    """
+
+    knots: Floats
+    scores: Floats
+
+    @classmethod
+    def learn(cls, values: NDArray[Any], weights: Floats) -> NormalScores | None:
+        """From the values of training rows, none of them missing; None where all are equal."""
+        distinct, places = np.unique(values.astype(np.float64), return_inverse=True)
+        if len(distinct) < 2:
+            return None
+        mass = np.bincount(places.ravel(), weights, minlength=len(distinct))
+        rank = (np.cumsum(mass) - mass / 2) / mass.sum()
+        scores = np.asarray(ndtri(rank))
+        mean = float(scores @ mass / mass.sum())
+        if len(distinct) > MOST_KNOTS:
+            wanted = ndtr(np.linspace(scores[0], scores[-1], MOST_KNOTS))
+            chosen = np.unique(np.searchsorted(rank, wanted).clip(0, len(rank) - 1))
+            chosen = np.unique([0, *chosen, len(rank) - 1])
+            distinct, scores = distinct[chosen], scores[chosen]
+        return cls(distinct, scores - mean)
+
+    def apply(self, values: NDArray[Any]) -> Floats:
+        """The scores of values; 0, the mean, where one is missing."""
+        numbers = values.astype(np.float64)
+        found = np.interp(numbers, self.knots, self.scores)
+        steep = self._steep()
+        if steep.any():
+            left = (np.searchsorted(self.knots, numbers, side="right") - 1).clip(0, len(steep) - 1)
+            within = np.flatnonzero(steep[left])
+            found[within] = self._between(numbers[within], left[within])
+        return np.asarray(np.where(np.isnan(found), 0.0, found))
+
+    def _steep(self) -> NDArray[np.bool_]:
+        """Segments whose length or slope is beyond the range of float64, where `numpy.interp` goes astray."""
+        rise = np.diff(self.scores)
+        with np.errstate(over="ignore"):
+            length = np.diff(self.knots)
+            slope = rise / length
+        usual = np.isfinite(length) & np.isfinite(slope) & (slope >= np.finfo(np.float64).tiny)
+        return np.asarray(~usual & (rise > 0))
+
+    def _between(self, numbers: Floats, left: NDArray[np.intp]) -> Floats:
+        """Scores in the segments that start at the knots `left`, by the share of the segment."""
+        low, high = self.knots[left], self.knots[left + 1]
+        # The larger end becomes about 1/4, by a power of two: no length is infinite or has few digits.
+        power = -np.frexp(np.maximum(np.abs(low), np.abs(high)))[1] - 1
+        inside = np.clip(numbers, low, high)
+        start = np.ldexp(low, power)
+        share = (np.ldexp(inside, power) - start) / (np.ldexp(high, power) - start)
+        below, above = self.scores[left], self.scores[left + 1]
+        score = np.clip(below + share * (above - below), below, above)
+        return np.asarray(np.where(share >= 1, above, score))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +143,7 @@ class TableEncoder:
                 levels = CategoryEncoder.learn(known, codes, weights) if len(known) > 1 or gaps else None
                 columns.append(_Column(None, levels, gaps))
             else:
-                values = numbers_of(table, i)
+                values = _numbers_of(table, i)
                 missing = np.isnan(values)
                 scale = NormalScores.learn(values[~missing], weights[~missing])
                 columns.append(_Column(scale, None, bool(missing.any()) and not missing.all()))
@@ -130,11 +204,11 @@ class TableEncoder:
                     codes = np.where(missing, MISSING, codes)
                 inputs[:, place : place + column.levels.n_inputs] = column.levels.apply(codes)
             elif column.scale is not None:
-                values = numbers_of(table, i)
+                values = _numbers_of(table, i)
                 missing = np.isnan(values)
                 inputs[:, place] = column.scale.apply(values)
             else:
-                missing = _missing(table, i)
+                missing = missing_in(table, i)
             if column.gaps:
                 inputs[:, last - 1] = missing
             place = last
@@ -179,10 +253,8 @@ class TableEncoder:
             levels = None
             if one["levels"] is not None:
                 known = tuple(unpack_values(one["levels"]["known"]).tolist())
-                frequent = tuple(one["levels"]["frequent"])
-                # Models of before had zeros for what training did not see.
-                zeros = [0.0] * (len(frequent) + (len(frequent) < len(known)))
-                levels = CategoryEncoder(known, frequent, tuple(one["levels"].get("shares", zeros)))
+                frequent, shares = tuple(one["levels"]["frequent"]), tuple(one["levels"]["shares"])
+                levels = CategoryEncoder(known, frequent, shares)
             columns.append(_Column(scale, levels, bool(one["gaps"])))
         return cls(tuple(columns))
 
@@ -199,7 +271,23 @@ def dense_table(table: Any) -> Any:
     return table.toarray()
 
 
-def numbers_of(table: Any, i: int) -> Floats:
+def rows_at(table: Any, places: Any) -> Any:
+    """Some rows of an array or a DataFrame."""
+    return table.iloc[places] if is_frame(table) else table[places]
+
+
+def numbers_and_codes(table: Any, categorical: Sequence[int]) -> Floats:
+    """A table as float64: numbers as they are, categories as codes, in an array as the numbers they are."""
+    if not is_frame(table):
+        return np.asarray(table, dtype=np.float64)
+    columns = [
+        codes_of(table, i, categories_of(table, i))[0] if i in categorical else _numbers_of(table, i)
+        for i in range(table.shape[1])
+    ]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def _numbers_of(table: Any, i: int) -> Floats:
     """A column as float64, missing values as NaN; an error where it holds categories that are no numbers."""
     if is_frame(table):
         dtype = table.dtypes.iloc[i]
@@ -217,42 +305,3 @@ def numbers_of(table: Any, i: int) -> Floats:
 
 def _name(table: Any, i: int) -> str:
     return str(table.columns[i]) if is_frame(table) else str(i)
-
-
-def categories_of(table: Any, i: int) -> tuple[Any, ...]:
-    """The categories that occur in a column, in an order of their own and not that of the table."""
-    if is_frame(table):
-        column = table.iloc[:, i].astype("category").cat.remove_unused_categories()
-        found = column.cat.categories.tolist()
-        try:
-            return tuple(sorted(found))
-        except TypeError:  # of several kinds, which `check_categories` refuses
-            return tuple(found)
-    values = table[:, i]
-    return tuple(np.unique(values[~np.isnan(values)]).tolist())
-
-
-def _missing(table: Any, i: int) -> NDArray[np.bool_]:
-    return np.asarray(table.iloc[:, i].isna() if is_frame(table) else np.isnan(table[:, i]))
-
-
-def codes_of(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Positions in `known`, `UNSEEN` for any other value; and which values are missing."""
-    if is_frame(table):
-        places = {value: place for place, value in enumerate(known)}
-        values, missing = table.iloc[:, i].astype(object).to_numpy(), _missing(table, i)
-        # Python's own equality, by which True is the 1 that training saw; pandas tells them apart.
-        codes = [UNSEEN if gone else places.get(value, UNSEEN) for value, gone in zip(values, missing)]
-        return np.array(codes, dtype=np.int64), missing
-    if any(isinstance(value, str) for value in known):
-        raise ValueError(
-            f"column {i} held text categories in training, which an array of numbers cannot have: "
-            "pass a DataFrame"
-        )
-    values = np.asarray(table[:, i], dtype=np.float64)
-    levels = np.asarray(known, dtype=np.float64)
-    if not len(levels):
-        return np.full(len(values), UNSEEN), np.isnan(values)
-    order = np.argsort(levels)  # those of a DataFrame come in an order of their own
-    codes = order[np.searchsorted(levels, values, sorter=order).clip(0, len(levels) - 1)]
-    return np.where(levels[codes] == values, codes, UNSEEN), np.isnan(values)

@@ -19,18 +19,25 @@ from torch import Tensor
 
 from ..losses import Loss
 from ..nn import Recipe, TableRows
-from ..nn.averaging import MeanWeights
 from ..nn.batches import steps_of
-from ..nn.training_loop import training_session
-from .fitting import DivergedWarning, TrainingRows, best_merit, check_texts, new_replicas
-from .loop import noted_and_told
+from .net_calibration import ScoredRows, calibrated_likelihood, mean_log_probability
 from .nets import NetPlan
-from .scale import ScoredRows, calibrated_log_probability
 from .scoring import ensemble_score, score_rows
-from .telling import Tell, quiet
-from .validation import Validation, mean_log_probability
+from .training import (
+    SILENT,
+    CodedRows,
+    DivergedWarning,
+    NetStack,
+    TrainingProgress,
+    best_merit,
+    check_texts,
+    new_replicas,
+    open_stack,
+    run_epochs,
+)
+from .validation import Validation
 
-__all__ = ["Choice", "choose_by_turns", "parts_of"]
+__all__ = ["EpochChoice", "choose_by_turns", "parts_of"]
 
 PARTS = 5
 # Epochs without a better mean: a likelihood does not come back once it falls, as a partial AUC may.
@@ -41,7 +48,7 @@ _NUMBERS_OF_A_STACK, _NUMBERS_ON_A_GPU = 1 << 16, 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class EpochChoice:
     """What the parts found.
 
     Attributes:
@@ -109,115 +116,99 @@ def choose_by_turns(
     plan: NetPlan,
     losses: Sequence[Loss],
     seeds: Sequence[int],
-    rows: TrainingRows,
+    rows: CodedRows,
     recipe: Recipe,
     parts: NDArray[np.int64],
     *,
     max_fpr: float,
     event: int,
-    scaled: bool,
+    with_slope: bool,
     average_epochs: float,
     device: str,
-    tell: Tell = quiet,
-) -> Choice:
+    progress: TrainingProgress = SILENT,
+) -> EpochChoice:
     """The loss with the largest merit, as held-out rows would judge it, and its number of epochs.
 
-    For each loss that is the epoch with the largest mean log-probability of the true class, once scores are
-    calibrated as they will be (with a factor if `scaled`): of few positives a better judge than their
+    For each loss that is the epoch with the largest mean log-probability of the true class, once the log-odds
+    are calibrated as they will be (with a slope if `with_slope`): of few positives a better judge than their
     ranking. The mean is over all rows by their weights, each scored by nets of the other parts, the seeds
-    taken together. All parts are trained side by side until no loss has become better for some epochs: one
-    that ended earlier would have to be guessed from then on. They take about as many steps an epoch as all
-    rows do, in smaller batches; those of small nets as one stack. Weights are averaged as in
-    `raresight.deep.loop.train_nets`.
+    taken together.
+
+    All parts are trained side by side until no loss has become better for some epochs: one that ended earlier
+    would have to be guessed from then on. They take about as many steps an epoch as all rows do, in smaller
+    batches; those of small nets as one stack.
     """
     check_texts(losses)
-    train = TableRows(rows.inputs, rows.codes, rows.weights).to(device, recipe.dtype)
+    train = rows.on(device, recipe.dtype)
+    best = [_Best(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
     with contextlib.ExitStack() as held:
         turns = [
-            _Turns(plan, losses, seeds, rows, train, replace(recipe, batch=batch), own, average_epochs, held)
+            _open_parts(
+                plan, losses, seeds, rows, train, replace(recipe, batch=batch), own, average_epochs, held
+            )
             for batch, own in _stacks(plan, len(losses) * len(seeds), rows, recipe, parts, device)
         ]
-        found = _best_epochs(turns, losses, rows, recipe.epochs, scaled, tell)
+
+        def newest_best(epoch: int) -> int:
+            for i, (loss, scores) in enumerate(zip(losses, _scores_of_all_rows(turns), strict=True)):
+                likelihood = _likelihood(loss, ScoredRows(scores, rows.codes, rows.weights), rows, with_slope)
+                if likelihood > best[i].likelihood:
+                    best[i] = _Best(likelihood, epoch, scores)
+            return max(one.epoch for one in best)
+
+        run_epochs(
+            [turn.stack for turn in turns],
+            recipe.epochs,
+            newest_best,
+            patience=_PATIENCE,
+            progress=progress,
+            names=_names([len(turn.inside) for turn in turns]),
+        )
         failed = [failure for turn in turns for failure in turn.failures()]
+        none_learned = all(turn.stack.loop.none_learned for turn in turns)
     if failed:
-        count = sum(turn.count for turn in turns)
+        count = sum(len(turn.stack.replicas) for turn in turns)
         warnings.warn(
             f"{len(failed)} of {count} nets that choose the number of epochs failed, such as {failed[0]}: "
             "lower learning_rate",
             DivergedWarning,
             stacklevel=5,
         )
-    if all(turn.course.none_learned for turn in turns):
+    if none_learned:
         raise ValueError(f"no net learned anything: {failed[0]}: lower learning_rate")
     judge = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
-    merits = [judge.merit(loss, one.scores) for loss, one in zip(losses, found, strict=True)]
+    merits = [judge.merit(loss, one.scores) for loss, one in zip(losses, best, strict=True)]
     # A single loss is trained also where its nets failed: the warning that they did says enough.
-    best = best_merit(merits) if len(losses) > 1 else 0
-    scores = {str(loss): merit for loss, merit in zip(losses, merits)}
-    judged = ScoredRows(found[best].scores, rows.codes, rows.weights)
-    return Choice(losses[best], found[best].epoch, scores, judged)
+    place = best_merit(merits) if len(losses) > 1 else 0
+    merit_of = {str(loss): merit for loss, merit in zip(losses, merits)}
+    judged = ScoredRows(best[place].scores, rows.codes, rows.weights)
+    return EpochChoice(losses[place], best[place].epoch, merit_of, judged)
 
 
-def _best_epochs(
-    turns: Sequence[_Turns],
-    losses: Sequence[Loss],
-    rows: TrainingRows,
-    most: int,
-    scaled: bool,
-    tell: Tell,
-) -> list[_Best]:
-    """Train for at most so many epochs; of each loss the one with the largest `_likelihood` of all rows."""
-    best = [_Best(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
-    for epoch in range(1, most + 1):
-        done = 0
-        for turn in turns:
-            which = _which_words(done, len(turn.inside), sum(len(one.inside) for one in turns))
-            turn.next_epoch(tell, f"epoch {epoch} of at most {most}{which}")
-            done += len(turn.inside)
-        for i, loss in enumerate(losses):
-            scores = _put_together(
-                [inside for turn in turns for inside in turn.inside],
-                [own[i] for turn in turns for own in turn.scores],
-            )
-            judged = ScoredRows(scores, rows.codes, rows.weights)
-            likelihood = _likelihood(loss, judged, rows.shares, scaled)
-            if likelihood > best[i].likelihood:
-                best[i] = _Best(likelihood, epoch, scores)
-        newest = max(one.epoch for one in best)
-        tell(f"epoch {epoch} of at most {most}, the best so far {newest}")
-        if epoch - newest >= _PATIENCE or any(turn.course.is_done for turn in turns):
-            break
-    return best
+def _names(sizes: Sequence[int]) -> list[str]:
+    """Which parts each stack has, in words, of stacks of so many parts.
 
-
-def _which_words(before: int, parts: int, all_parts: int) -> str:
-    """Which parts are trained, so many, after so many others.
-
-    >>> _which_words(0, 5, 5), _which_words(0, 4, 5), _which_words(4, 1, 5)
-    ('', ', parts 1 to 4 of 5', ', part 5 of 5')
+    >>> _names([5]), _names([4, 1])
+    ([''], [', parts 1 to 4 of 5', ', part 5 of 5'])
     """
-    if parts == all_parts:
-        return ""
-    which = f"part {before + 1}" if parts == 1 else f"parts {before + 1} to {before + parts}"
-    return f", {which} of {all_parts}"
+    if len(sizes) == 1:
+        return [""]
+    last = np.cumsum(sizes).tolist()
+    firsts = [end - size + 1 for end, size in zip(last, sizes)]
+    spans = [f"part {a}" if a == b else f"parts {a} to {b}" for a, b in zip(firsts, last)]
+    return [f", {span} of {last[-1]}" for span in spans]
 
 
-def _likelihood(loss: Loss, rows: ScoredRows, shares: NDArray[np.float64], scaled: bool) -> float:
+def _likelihood(loss: Loss, judged: ScoredRows, rows: CodedRows, with_slope: bool) -> float:
     """The mean log-probability of the true class, of two classes with the calibration that follows.
 
     Of several that would take long: theirs is of the scores as they are.
     """
-    if rows.scores.ndim == 1:
-        return calibrated_log_probability(loss, rows, shares, scaled=scaled)
-    return mean_log_probability(loss, rows.scores, rows.codes, rows.weights)
-
-
-def _put_together(places: Sequence[NDArray[np.bool_]], scores: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Scores of some rows each as those of all rows."""
-    found = np.empty((len(places[0]), *scores[0].shape[1:]))
-    for inside, own in zip(places, scores, strict=True):
-        found[inside] = own
-    return found
+    if judged.scores.ndim == 1:
+        return calibrated_likelihood(loss, judged, rows.shares, with_slope=with_slope)
+    if not judged.is_finite:
+        return float("nan")
+    return mean_log_probability(loss.log_posterior(judged.scores), judged)
 
 
 def _batch(rows: int, steps: int, least: int) -> int:
@@ -235,7 +226,7 @@ def _batch(rows: int, steps: int, least: int) -> int:
 def _stacks(
     plan: NetPlan,
     nets: int,
-    rows: TrainingRows,
+    rows: CodedRows,
     recipe: Recipe,
     parts: NDArray[np.int64],
     device: str,
@@ -261,81 +252,79 @@ def _stacks(
     return found
 
 
-class _Turns:
-    """Nets of some parts, each trained on the rows of all other parts, and judged by those of its own.
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Nets of some parts as one stack, each trained on the rows of all other parts.
 
     Attributes:
+        stack: The nets: those of the first part, loss by loss and seed by seed, then those of the next.
         inside: Of each part which rows judge.
-        count: How many nets there are.
-        scores: Of each part and loss those of its rows after the newest epoch, its seeds taken together; NaN
-            once a net of it has failed.
+        inputs: The rows that judge each net, (K, N, features), or (N, features) where there is one part; of
+            fewer than N the first fills the places left.
+        losses: The losses.
+        n_seeds: Nets of each loss.
     """
 
-    def __init__(
-        self,
-        plan: NetPlan,
-        losses: Sequence[Loss],
-        seeds: Sequence[int],
-        rows: TrainingRows,
-        train: TableRows,
-        recipe: Recipe,
-        inside: Sequence[NDArray[np.bool_]],
-        average_epochs: float,
-        held: contextlib.ExitStack,
-    ) -> None:
-        """`train` are the rows as they are trained on, on their device."""
-        self.inside, self._losses, self._seeds = inside, tuple(losses), len(seeds)
-        device = str(train.labels.device)
-        self._replicas = new_replicas(
-            plan, losses, seeds, rows.shares, device, recipe.dtype, copies=len(inside)
-        )
-        self.count = len(self._replicas)
-        others = [torch.from_numpy(np.flatnonzero(~own)) for own in inside]
-        self.course = held.enter_context(
-            training_session(
-                self._replicas,
-                train,
-                recipe,
-                rows_of=[own for own in others for _ in range(self._nets_of_a_part)],
-            )
-        )
-        self._means = MeanWeights(self.course.step, average_epochs)
-        self._inputs = self._own_rows(rows.inputs)
-        self.scores: list[list[NDArray[Any]]] = []
-
-    @property
-    def _nets_of_a_part(self) -> int:
-        return len(self._losses) * self._seeds
-
-    def _own_rows(self, inputs: NDArray[np.float32]) -> Tensor:
-        """The rows that judge each net, (K, N, features); of fewer than N the first fills the places left."""
-        longest = max(int(own.sum()) for own in self.inside)
-        places = [np.flatnonzero(own) for own in self.inside]
-        filled = [np.append(own, np.full(longest - len(own), own[0])) for own in places]
-        if len(filled) == 1:
-            return torch.from_numpy(inputs[filled[0]])
-        return torch.from_numpy(inputs[np.repeat(filled, self._nets_of_a_part, axis=0)])
+    stack: NetStack
+    inside: Sequence[NDArray[np.bool_]]
+    inputs: Tensor
+    losses: tuple[Loss, ...]
+    n_seeds: int
 
     def failures(self) -> list[str]:
         """What befell the nets that failed."""
-        found = self.course.failures()
-        return [f"{self._replicas.names[k]} ({failure})" for k, failure in found.items()]
+        names = self.stack.replicas.names
+        return [f"{names[k]} ({failure})" for k, failure in self.stack.loop.failures().items()]
 
-    def next_epoch(self, tell: Tell, begun: str) -> None:
-        """Train one more, and score the rows that judge it."""
-        self.course.run_epoch(noted_and_told(self._means, self.course, tell, begun))
-        shape = (len(self.inside), len(self._losses), self._seeds)
-        frozen = self.course.step.frozen.cpu().numpy().reshape(shape)
-        with self._means.in_place():
-            scores = score_rows(self._replicas, self._inputs)
-        self.scores = []
-        for inside, of_part, lost in zip(
-            self.inside, scores.reshape(*shape, *scores.shape[1:]), frozen, strict=True
-        ):
+    def scores(self) -> list[list[NDArray[Any]]]:
+        """Of each part and loss those of its own rows, the seeds together; NaN once a net has failed."""
+        shape = (len(self.inside), len(self.losses), self.n_seeds)
+        is_lost = self.stack.loop.step.frozen.cpu().numpy().reshape(shape).any(2)
+        with self.stack.with_means():
+            scores = score_rows(self.stack.replicas, self.inputs)
+        of_parts = scores.reshape(*shape, *scores.shape[1:])
+        found = []
+        for inside, of_losses, lost in zip(self.inside, of_parts, is_lost, strict=True):
             own = [
                 ensemble_score(loss, torch.from_numpy(one[:, : int(inside.sum())])).numpy()
-                for loss, one in zip(self._losses, of_part, strict=True)
+                for loss, one in zip(self.losses, of_losses, strict=True)
             ]
-            for i in np.flatnonzero(lost.any(1)):
-                own[i] = np.full_like(own[i], np.nan)
-            self.scores.append(own)
+            found.append([np.full_like(one, np.nan) if gone else one for one, gone in zip(own, lost)])
+        return found
+
+
+def _open_parts(
+    plan: NetPlan,
+    losses: Sequence[Loss],
+    seeds: Sequence[int],
+    rows: CodedRows,
+    train: TableRows,
+    recipe: Recipe,
+    inside: Sequence[NDArray[np.bool_]],
+    average_epochs: float,
+    held: contextlib.ExitStack,
+) -> _Parts:
+    """The nets of some parts; `train` are the rows as they are trained on, on their device."""
+    device, nets = str(train.labels.device), len(losses) * len(seeds)
+    replicas = new_replicas(plan, losses, seeds, rows.shares, device, recipe.dtype, copies=len(inside))
+    others = [torch.from_numpy(np.flatnonzero(~own)) for own in inside]
+    rows_of = [own for own in others for _ in range(nets)]
+    stack = held.enter_context(open_stack(replicas, train, recipe, average_epochs, rows_of))
+    places = [np.flatnonzero(own) for own in inside]
+    longest = max(map(len, places))
+    filled = [np.append(own, np.full(longest - len(own), own[0])) for own in places]
+    chosen = filled[0] if len(filled) == 1 else np.repeat(filled, nets, axis=0)
+    return _Parts(stack, inside, torch.from_numpy(rows.inputs[chosen]), tuple(losses), len(seeds))
+
+
+def _scores_of_all_rows(turns: Sequence[_Parts]) -> list[NDArray[Any]]:
+    """Of each loss the scores of all rows, each by the nets that did not see it."""
+    inside = [own for turn in turns for own in turn.inside]
+    of_parts = [scores for turn in turns for scores in turn.scores()]
+    found = []
+    for of_loss in zip(*of_parts, strict=True):
+        scores = np.empty((len(inside[0]), *of_loss[0].shape[1:]))
+        for own, part in zip(inside, of_loss, strict=True):
+            scores[own] = part
+        found.append(scores)
+    return found

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..common.atomic_files import remove_unfinished, write_json
+from ..common.calibration import Calibrator
 from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
 from ..losses import Loss, parse
 from ..losses.for_classes import readable_text
@@ -35,18 +35,15 @@ from .trained_nets import TrainedNets
 __all__ = ["DESCRIPTION_FILE", "files_of", "read_model", "write_model"]
 
 DESCRIPTION_FILE = "deep.json"
-# The first one is that of a model with a folder of its own, and of all models of before version 6.
+# The first one is that of a model with a folder of its own.
 WEIGHTS_FILES = ("deep.safetensors", "deep-2.safetensors")
 FORMAT = "raresight.deep"
-# Version 1 had no score_shift: its models shift the log-odds after the link. Version 2 had no score_scale,
-# version 3 neither means of weights nor a second training on all rows, version 4 no precision: float32; in
-# version 5 weights had one name.
-FORMAT_VERSION = 6
+FORMAT_VERSION = 1
 _HISTORY = "validation_history"
 
 
 def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
-    """Write both files; the model of before stays until the new one is there as a whole."""
+    """Write both files; an earlier model stays until the new one is there as a whole."""
     nets: TrainedNets = model.nets_
     names = getattr(model, "feature_names_in_", None)
     history = model.validation_history_
@@ -68,9 +65,7 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
         "columns": model._encoder.describe(),
         "feature_names": None if names is None else [str(name) for name in names],
         "feature_importances": model.feature_importances_.tolist(),
-        "score_scale": model.score_scale_,
-        "score_shift": model.score_shift_.tolist(),
-        "log_odds_shift": model._log_odds_shift.tolist(),
+        "calibrator": model.calibrator_.to_dict(),
         "validation_scores": _without_nan(model.validation_scores_),
         "best_epochs": list(model.best_epochs_),
         "n_epochs": model.n_epochs_,
@@ -88,8 +83,8 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
     described = json.loads(json.dumps(described, allow_nan=False))
     place.mkdir(parents=True, exist_ok=True)
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
-    before = _weights_of_before(place)
-    weights = next(name for name in WEIGHTS_FILES if name != before)
+    in_use = _weights_in_use(place)
+    weights = next(name for name in WEIGHTS_FILES if name != in_use)
     remove_unfinished(place)
     write_tensors(place / weights, tensors, metadata={"format": FORMAT})
     described |= {"weights": weights, "sha256": _sha256(place / weights)}
@@ -111,7 +106,7 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
     described, tensors = _read_files(place)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     try:
-        model.set_params(**_unpack(described["parameters"], described["format_version"]))
+        model.set_params(**_unpack(described["parameters"]))
         loss = parse(described["loss"])
         net = described["net"]
         if net["name"] not in NET_SIZES:
@@ -131,13 +126,11 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
             "best_epochs_": tuple(described["best_epochs"]),
             "n_epochs_": described["n_epochs"],
             "validation_history_": arrays.get(_HISTORY),
-            "score_scale_": _score_scale(described),
-            "score_shift_": _score_shift(described, plan.outputs),
+            "calibrator_": _calibrator(described, plan.outputs),
             "feature_importances_": np.array(described["feature_importances"]),
             "n_features_in_": len(encoder.columns),
             "nets_": TrainedNets(plan, loss, tuple(described["seeds"]), weights),
             "_encoder": encoder,
-            "_log_odds_shift": np.array(described["log_odds_shift"]),
         }
         if names is not None:
             attributes["feature_names_in_"] = np.array(names, dtype=object)
@@ -146,7 +139,7 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
     model.__dict__.update(attributes)
 
 
-def _weights_of_before(place: Path) -> str | None:
+def _weights_in_use(place: Path) -> str | None:
     """The name of the weights that must stay until the description is replaced; None where there are none.
 
     Also of a description that does not count, as one of a newer raresight: what it needs is not known here.
@@ -156,12 +149,12 @@ def _weights_of_before(place: Path) -> str | None:
         return _weights_name(described)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, KeyError):
         return WEIGHTS_FILES[0]
 
 
 def _weights_name(described: Mapping[str, Any]) -> str:
-    name = described.get("weights", WEIGHTS_FILES[0])
+    name = described["weights"]
     if name not in WEIGHTS_FILES:
         raise ValueError(f"its weights cannot be in {name!r}, but in {' or '.join(WEIGHTS_FILES)}")
     return str(name)
@@ -191,8 +184,8 @@ def _read_description(place: Path) -> dict[str, Any]:
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         raise ValueError(f"{path} does not describe a model of raresight.deep")
     version = described.get("format_version")
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {version}, this raresight reads up to {FORMAT_VERSION}")
+    if version != FORMAT_VERSION or isinstance(version, bool):
+        raise ValueError(f"{path} has format version {version!r}, this raresight reads {FORMAT_VERSION}")
     if described.get("description_sha256") != digest_of(described):
         raise ValueError(f"{path} is not the file that was saved: it was changed since")
     return described
@@ -201,7 +194,7 @@ def _read_description(place: Path) -> dict[str, Any]:
 def _read_weights(place: Path, described: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     try:
         path = place / _weights_name(described)
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise ValueError(f"{place / DESCRIPTION_FILE} lacks or garbles an entry: {error}") from None
     _need(path)
     if described.get("sha256") != _sha256(path):
@@ -230,37 +223,16 @@ def _is_readable(loss: Loss | str) -> bool:
 
 def _losses(described: Mapping[str, Any]) -> tuple[Loss | str, ...]:
     """The losses that were tried; of one that lost and cannot be read back, its text."""
-    texts = described["losses"]
-    unreadable = described.get("unreadable_losses")
-    if unreadable is None:
-        # Files of before do not tell them apart.
-        return tuple(_loss_or_text(text) for text in texts)
+    texts, unreadable = described["losses"], described["unreadable_losses"]
     return tuple(text if k in unreadable else parse(text) for k, text in enumerate(texts))
 
 
-def _loss_or_text(text: str) -> Loss | str:
-    try:
-        return parse(text)
-    except ValueError:
-        return text
-
-
-def _score_scale(described: Mapping[str, Any]) -> float:
-    if described["format_version"] < 3:
-        return 1.0
-    scale = float(described["score_scale"])
-    if not (math.isfinite(scale) and scale > 0):
-        raise ValueError(f"score_scale is {scale}, but must be above 0")
-    return scale
-
-
-def _score_shift(described: Mapping[str, Any], outputs: int) -> NDArray[np.float64]:
-    if described["format_version"] == 1:
-        return np.zeros(outputs)
-    shift = np.array(described["score_shift"], dtype=np.float64)
-    if shift.shape != (outputs,):
-        raise ValueError(f"score_shift has {shift.size} numbers for {outputs} scores a row")
-    return shift
+def _calibrator(described: Mapping[str, Any], outputs: int) -> Calibrator:
+    found = Calibrator.from_dict(described["calibrator"])
+    wanted = max(1, outputs - 1)
+    if len(found.levels) != wanted:
+        raise ValueError(f"the calibrator has {len(found.levels)} levels where the classes need {wanted}")
+    return found
 
 
 def _without_nan(scores: Mapping[str, float] | None) -> dict[str, float | None] | None:
@@ -296,15 +268,11 @@ def _pack(parameters: dict[str, Any]) -> dict[str, Any]:
     return pack_parameters(plain)
 
 
-def _unpack(parameters: Mapping[str, Any], version: int) -> dict[str, Any]:
+def _unpack(parameters: Mapping[str, Any]) -> dict[str, Any]:
     weights = parameters["class_weight"]
     if isinstance(weights, Mapping):
         weights = dict(zip(unpack_values(weights["classes"]).tolist(), weights["weights"]))
-    # What models of before did without. Where early_stopping is "auto" they may choose other epochs now.
-    before: dict[str, Any] = {"average_epochs": 0.0, "refit": False} if version < 4 else {}
-    if version < 3:
-        before["calibration"] = "level"
-    return {**parameters, **before, "class_weight": weights}
+    return {**parameters, "class_weight": weights}
 
 
 def _sha256(path: Path) -> str:

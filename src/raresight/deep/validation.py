@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..common.row_groups import row_groups
 from ..losses import Loss
 from ..metrics import partial_auc
 from ..nn import Replicas
-from .scale import ScoredRows, log_probability
+from .encoding import numbers_and_codes
+from .net_calibration import ScoredRows, mean_log_probability
 from .scoring import score_rows
 
-__all__ = ["MIN_VALIDATION_ROWS", "Validation", "hold_out", "mean_log_probability"]
+__all__ = ["MIN_VALIDATION_ROWS", "Validation", "hold_out", "split_groups"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -55,7 +58,8 @@ class Validation:
         if scores.ndim == 1:
             signed = scores if self.event == 1 else -scores
             return partial_auc(self.codes == self.event, signed, self.max_fpr, sample_weight=self.weights)
-        return mean_log_probability(loss, scores, self.codes, self.weights)
+        rows = ScoredRows(scores, self.codes, self.weights)
+        return mean_log_probability(loss.log_posterior(scores), rows)
 
     def scored(self, scores: NDArray[Any]) -> ScoredRows:
         """The rows that count, with their scores."""
@@ -65,11 +69,35 @@ class Validation:
         return ScoredRows(scores[kept], self.codes[kept], self.weights[kept])
 
 
-def mean_log_probability(loss: Loss, scores: NDArray[Any], codes: Codes, weights: Floats | None) -> float:
-    """Of the true class through the link of the loss; NaN where a score is not finite."""
-    if not np.isfinite(scores).all():
-        return float("nan")
-    return float(np.average(log_probability(loss, scores, codes), weights=weights))
+def split_groups(table: Any, codes: Codes, categorical: Sequence[int]) -> Codes | None:
+    """Numbers by which copies of a row stay on one side of a split; None where rows are split one by one.
+
+    A copy would else judge a net that was trained on it. Nor does it tell more than the row does.
+
+    In a table of counts, however, with a few columns of categories, equal rows are independent draws. Such a
+    table is known by rows that are the same in different classes, which neither records that were entered
+    twice nor resampling make: of the class with the fewest distinct rows at least half are rows of another
+    class, too, and those of the class with the most come twice and more on average.
+
+    >>> X, y = np.array([[1.0], [2.0], [1.0], [3.0]]), np.array([0, 0, 0, 1])
+    >>> groups = split_groups(X, y, [])
+    >>> bool(groups[0] == groups[2]), split_groups(X[1:], y[1:], [])
+    (True, None)
+    """
+    X = numbers_and_codes(table, categorical)
+    groups = row_groups(X, codes)
+    _, first, copies = np.unique(groups, return_index=True, return_counts=True)
+    if len(first) == len(codes) or _are_draws(row_groups(X)[first], codes[first], copies):
+        return None
+    return groups
+
+
+def _are_draws(contents: Codes, codes: Codes, copies: Codes) -> bool:
+    """Whether distinct rows are so few that classes share them; `contents` are numbers without the class."""
+    sizes = np.bincount(codes)
+    rarest, commonest = codes == np.argmin(sizes), codes == np.argmax(sizes)
+    is_shared = np.isin(contents[rarest], contents[~rarest])
+    return bool(is_shared.mean() >= 0.5 and copies[commonest].mean() >= 2)
 
 
 def hold_out(

@@ -45,7 +45,7 @@ class DeepPart:
         from ..deep.settings import torch_threads
 
         with torch_threads(threads):
-            return np.asarray(self.classifier.decision_function(X))
+            return np.asarray(self.classifier.raw_scores(X))
 
     def importance(self) -> NDArray[np.float64]:
         """The share of each column in the slopes of the score."""
@@ -77,7 +77,7 @@ def load(folder: Path, family: str) -> DeepPart:
 
 def _fit_one(candidate: Candidate, rows: TrainingRows, seed: int, threads: int | None) -> Fitted:
     from ..deep import DeepClassifier
-    from ..deep.fitting import DivergedWarning
+    from ..deep.training import DivergedWarning
 
     settings = candidate.settings()
     sizes: dict[str, Any] = {name: settings[name] for name in _SIZES if name in settings}
@@ -99,12 +99,12 @@ def _fit_one(candidate: Candidate, rows: TrainingRows, seed: int, threads: int |
     # The number of threads is a matter of the machine, not of the model: it is not to be saved.
     classifier.set_params(n_jobs=None)
     loss = classifier.loss_
-    # No calibrator: the scores of nets have the constant that sets their level.
     return Fitted(
         candidate,
         loss,
         DeepPart(classifier),
         rows.start_score(loss),
+        classifier.calibrator_,
         warnings=tuple(dict.fromkeys(kept)),
         threads=threads,
     )

@@ -11,7 +11,7 @@ probability of the training rows their (weighted) share of positives:
 
     log-odds = lambda(z) + delta
 
-(see `raresight.common.calibration`). Nets have their constant in z, and delta = 0.
+(see `raresight.common.calibration`).
 """
 
 from __future__ import annotations

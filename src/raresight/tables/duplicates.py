@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.row_groups import canonical, row_hashes
+
 
 def count_repeated(X: NDArray[Any], y: NDArray[Any]) -> int:
     """How many rows equal an earlier one in all features and the label; missing equals missing.
@@ -18,7 +20,7 @@ def count_repeated(X: NDArray[Any], y: NDArray[Any]) -> int:
         1
     """
     labels = np.asarray(y)
-    hashes = _hashes(X, labels)
+    hashes = row_hashes(X, labels)
     order = np.argsort(hashes, kind="stable")
     same_hash = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     earlier, later = order[same_hash], order[same_hash + 1]
@@ -39,7 +41,7 @@ def count_shared(X: NDArray[Any], y: NDArray[Any], others: NDArray[Any], other_l
     first, second = np.asarray(y), np.asarray(other_labels)
     if len(first) == 0 or len(second) == 0:
         return 0
-    hashes, wanted = _hashes(X, first), _hashes(others, second)
+    hashes, wanted = row_hashes(X, first), row_hashes(others, second)
     order = np.argsort(hashes, kind="stable")
     place = np.minimum(np.searchsorted(hashes, wanted, sorter=order), len(hashes) - 1)
     found = np.flatnonzero(hashes[order[place]] == wanted)
@@ -50,23 +52,10 @@ def count_shared(X: NDArray[Any], y: NDArray[Any], others: NDArray[Any], other_l
 
 def whole_rows(X: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
     """Each row as one value of bytes, its label included."""
-    columns = [_canonical(X[:, position]) for position in range(X.shape[1])]
+    columns = [canonical(X[:, position]) for position in range(X.shape[1])]
     rows = np.ascontiguousarray(np.column_stack([*columns, labels.astype(X.dtype)]))
     whole: NDArray[Any] = rows.view(f"V{rows.shape[1] * rows.itemsize}")[:, 0]
     return whole
-
-
-def _hashes(X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.uint64]:
-    word = np.uint32 if X.dtype.itemsize == 4 else np.uint64
-    rng = np.random.default_rng(0)
-    hashes: NDArray[np.uint64] = y.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    with np.errstate(over="ignore"):
-        for position in range(X.shape[1]):
-            words = _canonical(X[:, position]).view(word).astype(np.uint64)
-            words ^= words >> np.uint64(29)
-            words *= np.uint64(rng.integers(1, 2**63) * 2 + 1)
-            hashes += words ^ (words >> np.uint64(32))
-    return hashes
 
 
 def _equal(
@@ -83,10 +72,3 @@ def _equal(
         left, right = X[rows, position], others[other_rows, position]
         equal &= (left == right) | (np.isnan(left) & np.isnan(right))
     return equal
-
-
-def _canonical(column: NDArray[Any]) -> NDArray[Any]:
-    """One bit pattern for each value: no negative zero, one NaN."""
-    values = column + column.dtype.type(0)
-    values[np.isnan(values)] = np.nan
-    return np.ascontiguousarray(values)

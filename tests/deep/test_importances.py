@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from deep.deep_tables import ring_table
-from raresight.deep import DeepClassifier, fitting
-from raresight.deep.fitting import TrainingRows, importances
+from raresight.deep import DeepClassifier, trained_nets
+from raresight.deep.trained_nets import importances
 from raresight.losses import from_callable
 
 OPTIONS = {"net": "mlp", "width": 8, "max_epochs": 2, "random_state": 0, "n_jobs": 1}
@@ -55,8 +55,7 @@ def test_importances_are_those_of_the_formula(classes, options):
             slopes = (margins(rows + beside, label) - margins(rows - beside, label)) / (2 * step)
             moves[column] += slopes * (rows[:, i] - means[i])
         expected += np.sqrt((moves**2).mean(1))
-    training = TrainingRows(inputs, y, None, np.bincount(y) / len(y))
-    found = importances_of(model, training)
+    found = importances_of(model, inputs, y)
     assert found == pytest.approx(expected / expected.sum(), rel=1e-4)
     assert found.sum() == pytest.approx(1)
 
@@ -78,23 +77,22 @@ def test_importances_of_many_rows_do_not_depend_on_their_order(classes):
     X, y = ring_table(4000)
     y = y if classes == 2 else np.digitize(X[:, 0], [-0.5, 0.5])
     model = DeepClassifier("crossentropy", **OPTIONS).fit(X, y)
-    training = TrainingRows(model._encoder.apply(X), y, None, np.bincount(y) / len(y))
+    inputs = model._encoder.apply(X)
     # Every eighth row is one in the middle of the first column.
     order = np.argsort(np.abs(X[:, 0])).reshape(8, -1).T.ravel()
     order = np.concatenate([order[y[order] == label] for label in range(classes)])
-    sorted_rows = TrainingRows(training.inputs[order], y[order], None, training.shares)
-    found = importances_of(model, training)
-    assert importances_of(model, sorted_rows) == pytest.approx(found, abs=0.005)
+    found = importances_of(model, inputs, y)
+    assert importances_of(model, inputs[order], y[order]) == pytest.approx(found, abs=0.005)
     # They are those of all rows, nearly.
-    assert found == pytest.approx(importances_of(model, training, most=4000), abs=0.02)
+    assert found == pytest.approx(importances_of(model, inputs, y, most=4000), abs=0.02)
 
 
-def importances_of(model, rows, most=512):
+def importances_of(model, inputs, y, most=512):
     coder = model._encoder
-    scores = model.nets_.scores(rows.inputs, "cpu")
+    scores = model.nets_.scores(inputs, "cpu")
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(fitting, "_SLOPE_ROWS", most)
-        return importances(model.nets_, rows, scores, coder.origins, len(coder.columns), "cpu")
+        changed.setattr(trained_nets, "_SLOPE_ROWS", most)
+        return importances(model.nets_, inputs, y, None, scores, coder.origins, len(coder.columns), "cpu")
 
 
 def test_importances_take_one_pass_back_for_each_class():
@@ -104,7 +102,6 @@ def test_importances_take_one_pass_back_for_each_class():
     inputs, passes = model._encoder.apply(X), []
     net = model.nets_._built.net
     watched = net.head.register_full_backward_hook(lambda *given: passes.append(1))
-    training = TrainingRows(inputs, y, None, np.bincount(y) / len(y))
-    importances_of(model, training)
+    importances_of(model, inputs, y)
     watched.remove()
     assert len(passes) == 12
