@@ -65,7 +65,7 @@ def measured(table: Any, family: str, seed: int) -> dict[str, Any]:
     rows, target = table(seed)
     result = raresight.fit(rows, target=target, families=family, trials=TRIALS, seed=seed, jobs=2)
     slope, level = (result.model.facts["calibration"][name] for name in ("slope", "level"))
-    y, after = result.test_y.astype(np.int64), result.judged.log_odds
+    y, after = result.held_out.y.astype(np.int64), result.held_out.log_odds
     before = (after - level) / slope
     best = held_out_calibrator(two_columns(before), y)
     return {

@@ -6,8 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .automl.fitting import fit
-    from .automl.result import FitResult
+    from .fitting import FitResult, fit
     from .model import Model, load
 
 __version__ = "0.1.0"
@@ -15,7 +14,7 @@ __version__ = "0.1.0"
 __all__ = ["FitResult", "Model", "__version__", "fit", "load"]
 
 # The losses alone must import on a machine with NumPy and nothing else.
-_LAZY = {"FitResult": "automl.result", "fit": "automl.fitting", "Model": "model", "load": "model"}
+_LAZY = {"FitResult": "fitting", "fit": "fitting", "Model": "model", "load": "model"}
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,8 @@ import pytest
 
 import raresight
 from hostile_tables import frame
-from raresight.automl import fitting
+from raresight.automl import evaluation
+from raresight.automl.wording import no_alert_note, search_note
 from raresight.common.calibration import held_out_calibrator, two_columns
 from raresight.metrics import recall_at_fpr
 
@@ -49,9 +50,9 @@ def outcome(folder):
 
 def test_result_is_whole(result):
     assert result.evaluation.rows == 750
-    y, log_odds = result.test_y, result.judged.log_odds
+    y, log_odds = result.held_out.y, result.held_out.log_odds
     assert result.evaluation["recall_at_fpr"].estimate == recall_at_fpr(y, log_odds, fpr=0.01)
-    threshold = result.judged.threshold
+    threshold = result.held_out.threshold
     assert np.mean(log_odds[y == 0] >= threshold.log_odds) == threshold.fpr_seen <= 0.01 < threshold.fpr_bound
     assert result.model.policy().threshold == threshold.log_odds
     assert {row.candidate.loss for row in result.leaderboard} >= {"crossentropy"}
@@ -77,8 +78,8 @@ def test_probabilities_are_calibrated(result, table):
 def test_probabilities_of_a_model_that_overfits_are_calibrated(monkeypatch):
     """By rows that it did not see: its own say that it is right."""
     seen = []
-    pulling = fitting.influential_rows
-    monkeypatch.setattr(fitting, "influential_rows", lambda *given: seen.append(given) or pulling(*given))
+    pulling = evaluation.influential_rows
+    monkeypatch.setattr(evaluation, "influential_rows", lambda *given: seen.append(given) or pulling(*given))
     random = np.random.default_rng(0)
     X = random.normal(size=(3000, 6))
     y = random.random(3000) < 1 / (1 + np.exp(3 - X[:, 0]))
@@ -89,24 +90,24 @@ def test_probabilities_of_a_model_that_overfits_are_calibrated(monkeypatch):
     slope, level = (result.model.facts["calibration"][name] for name in ("slope", "level"))
     assert slope < 0.7
     # So are those of the rows that pull.
-    rows, _, _, odds = seen[0]
-    assert held_out_calibrator(two_columns(odds), rows.y).slope == pytest.approx(1, abs=0.02)
+    _, task, _, odds = seen[0]
+    assert held_out_calibrator(two_columns(odds), task.y).slope == pytest.approx(1, abs=0.02)
     assert result.model.calibrator.slope == slope
-    after = result.judged.log_odds
+    after = result.held_out.log_odds
     before = (after - level) / slope
 
     def log_loss(odds):
-        return np.logaddexp(0, np.where(result.test_y == 1, -odds, odds)).mean()
+        return np.logaddexp(0, np.where(result.held_out.y == 1, -odds, odds)).mean()
 
     assert log_loss(after) < 0.97 * log_loss(before)
-    share = result.test_y.mean()
+    share = result.held_out.y.mean()
     assert log_loss(after) < -share * np.log(share) - (1 - share) * np.log(1 - share)
 
 
 @pytest.mark.slow
 def test_same_seed_same_outcome(table, result):
     again = raresight.fit(table, target="label", trials=6, jobs=2, **SMALL)
-    np.testing.assert_array_equal(again.judged.log_odds, result.judged.log_odds)
+    np.testing.assert_array_equal(again.held_out.log_odds, result.held_out.log_odds)
     assert [row.candidate for row in again.leaderboard] == [row.candidate for row in result.leaderboard]
 
 
@@ -121,7 +122,8 @@ def test_large_tables_are_sampled_in_the_search(table, monkeypatch):
 
 
 def test_losses_that_matter_and_those_that_do_not():
-    from raresight.automl.evaluation import HeldOutEvaluation, loss_verdict
+    from raresight.automl.evaluation import HeldOutEvaluation
+    from raresight.automl.wording import loss_verdict
     from raresight.metrics import compare
     from raresight.model.families import Candidate
 
@@ -136,7 +138,7 @@ def test_losses_that_matter_and_those_that_do_not():
     tuned = (("l2", 0.1),)
 
     def verdict(twin, baseline, text="tbl(alpha=0.8,C=0.5)", parameters=tuned):
-        judged = HeldOutEvaluation(good, good, None, None, baseline, twin)  # type: ignore[arg-type]
+        judged = HeldOutEvaluation(y, good, good, None, None, baseline, twin)  # type: ignore[arg-type]
         return loss_verdict(Candidate("linear", text, parameters), judged)
 
     assert verdict(gain, gain)[0]
@@ -165,7 +167,7 @@ def test_losses_that_matter_and_those_that_do_not():
 
 
 def test_an_interval_that_excludes_zero_shows_it():
-    from raresight.automl.evaluation import _signed
+    from raresight.automl.wording import _signed
 
     assert _signed(-1.9e-7) == "-0.000019"
     assert (_signed(0.0), _signed(0.0123), _signed(-0.00004)) == ("+0.00", "+1.23", "-0.0040")
@@ -173,12 +175,13 @@ def test_an_interval_that_excludes_zero_shows_it():
 
 def test_search_cut_short_is_told(table, tmp_path):
     result = raresight.fit(table, target="label", budget=0.01, jobs=1, **SMALL)
-    assert result.found["stopped_by"] == "budget"
-    assert "The search ended with its time, after 2 candidates." in str(result)
+    assert result.search.stopped_by == "budget"
+    assert search_note(result.search) in str(result)
+    assert result.search.done == 2
     assert "--trials 2 " in result.command + " "
     assert "--budget" not in result.command
     page = result.report(tmp_path / "report.html").read_text()
-    assert "The search ended with its time" in page
+    assert search_note(result.search) in page
 
 
 def test_a_budget_no_threshold_keeps(tmp_path):
@@ -189,7 +192,7 @@ def test_a_budget_no_threshold_keeps(tmp_path):
         pd.DataFrame({"word": word, "y": y}), target="y", trials=1, jobs=1, families="linear", fpr=0.01
     )
     assert "nan" not in str(result)
-    assert "No alert keeps a false-positive rate of 0.01" in str(result)
+    assert no_alert_note(result.held_out) in str(result)
     assert result.evaluation.alarms == 0
     assert "nan" not in (result.report(tmp_path / "page.html").read_text().lower().split("<script")[0])
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
-from raresight.automl.leaderboard import baseline_of, leaderboard
+from raresight.automl.evaluation import baseline_of, leaderboard
 from raresight.automl.records import Limits
 from raresight.automl.search import ROUND, rounds, search
 from raresight.automl.space import make_space, planned_trials

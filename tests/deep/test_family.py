@@ -40,7 +40,7 @@ def test_a_search_of_nets_ends_with_a_model(run, table):
     result, folder = run
     assert {row.candidate.family for row in result.leaderboard} == {"deep"}
     assert len(result.leaderboard) == 3
-    y, log_odds = result.test_y, result.judged.log_odds
+    y, log_odds = result.held_out.y, result.held_out.log_odds
     assert roc_auc(y, log_odds) > 0.75
     described = json.loads((folder / "model" / "model.json").read_text())
     assert described["members"][0]["candidate"]["family"] == "deep"

@@ -45,7 +45,7 @@ def runs(table, tmp_path_factory):
 def test_a_search_on_the_sample(family, table, runs):
     result, folder = runs[0][family], runs[1] / family
     assert result.model.members[0].fitted.candidate == Candidate(family, "crossentropy")
-    assert roc_auc(result.test_y, result.judged.log_odds) > 0.9
+    assert roc_auc(result.held_out.y, result.held_out.log_odds) > 0.9
     page = (folder / "report.html").read_text()
     assert f"<dt>Model</dt><dd>{TITLES[family]}</dd>" in page
     for name, value in SETTINGS[family].items():

@@ -7,23 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from raresight.automl.evaluation import InfluentialRow, SearchSummary
+from raresight.automl.records import FoldResult, Trial
 from raresight.metrics import interval, threshold_at_fpr
-from raresight.report.fit_content import (
-    Answer,
-    FitContent,
-    InfluentialRow,
-    LeaderRow,
-    MapPoint,
-    Reliability,
-    Reproduction,
-    RowsUsed,
-    SearchSummary,
-    band_of,
-    curve_of,
-    distribution_of,
-    information_of,
-    reliability_of,
-)
+from raresight.metrics.comparison import Comparison
+from raresight.model.families import Candidate
+from raresight.report.fit_content import FitContent
+from raresight.report.fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
+from raresight.report.fit_parts import Answer, MapPoint, Reliability, Reproduction, RowsUsed
 
 HOSTILE = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\"&'</table>"
 FPR, MAX_FPR = 0.001, 0.01
@@ -49,6 +40,7 @@ def fit_content(y: Any, log_odds: Any) -> FitContent:
         family="lightgbm",
         loss=WINNER,
         parameters={"learning_rate": 0.0512345, "n_estimators": 312},
+        headline="The model catches most of the rows with fraud = yes.",
         recall=interval("recall_at_fpr", y, log_odds, fpr=FPR, draws=200),
         fpr=FPR,
         max_fpr=MAX_FPR,
@@ -74,6 +66,7 @@ def fit_content(y: Any, log_odds: Any) -> FitContent:
         reliability=Reliability(reliability_of(y, np.sqrt(probability)), reliability_of(y, probability)),
         distribution=distribution_of(y, log_odds),
         leaderboard=leaderboard(60),
+        winner=leaderboard(1)[0].candidate,
         loss_map=loss_map(),
         importance=tuple((name, 2 * (30 - i) / 930) for i, name in enumerate(names)),
         information=information_of(y, log_odds, [WINNER, "crossentropy", LONG_LOSS], positives / len(y)),
@@ -93,34 +86,33 @@ def fit_content(y: Any, log_odds: Any) -> FitContent:
         },
         used=RowsUsed(3 * len(y), len(y), positives, "stratified by the label"),
         reproduction=Reproduction(
-            "raresight fit transactions.parquet --target fraud", 0, {"numpy": "2.3"}, "9f2c", exact=True
+            "raresight fit transactions.parquet --target fraud", 0, {"numpy": "2.3"}, "9f2c"
         ),
         search=SearchSummary(55, 5, 0, 60, 38.2, "trials"),
     )
 
 
-def leaderboard(rows: int) -> tuple[LeaderRow, ...]:
-    roles: dict[int, Any] = {0: "winner", 20: "baseline", 30: "twin"}
-    return tuple(
-        LeaderRow(
-            rank=i + 1,
-            family=("lightgbm", "xgboost", "linear")[i % 3] if i not in roles else "lightgbm",
-            loss=WINNER
-            if i == 0
-            else "crossentropy"
-            if i in roles
-            else LONG_LOSS
-            if i == 1
-            else f"focal(gamma={i / 20})",
-            parameters={"learning_rate": 0.05, "num_leaves": 31} if i != 20 else {},
-            partial_auc=0.9 - 0.001 * i if i < 55 else None,
-            recall=0.7 - 0.001 * i if i < 55 else None,
-            seconds=float((7 * i) % 60),
-            state="complete" if i < 55 else "pruned",
-            difference=(0.02 - 0.001 * i, 0.01 - 0.001 * i, 0.03 - 0.001 * i) if i < 55 and i != 20 else None,
-            role=roles.get(i, ""),
-        )
-        for i in range(rows)
+def leaderboard(rows: int) -> tuple[Trial, ...]:
+    return tuple(_trial(i) for i in range(rows))
+
+
+def _trial(i: int) -> Trial:
+    """The winner, cross entropy with defaults at place 21 and with the winner's parameters at 31."""
+    family = ("lightgbm", "xgboost", "linear")[i % 3] if i not in (0, 20, 30) else "lightgbm"
+    loss = {0: WINNER, 1: LONG_LOSS, 20: "crossentropy", 30: "crossentropy"}.get(i, f"focal(gamma={i / 20})")
+    parameters = {"lightgbm": ("num_leaves", 31), "xgboost": ("max_depth", 6), "linear": ("l2", 0.05)}[family]
+    gain = None
+    if i < 55 and i != 20:
+        low, middle, high = (0.01 * k - 0.001 * i for k in (1, 2, 3))
+        gain = Comparison("partial_auc", 0.9, 0.9 - middle, middle, low, high, 0.5, 0.95, "delong")
+    return Trial(
+        number=i,
+        candidate=Candidate(family, loss, () if i == 20 else (parameters,)),
+        origin="search",
+        values={},
+        folds={0: FoldResult(0.9 - 0.001 * i, 0.7 - 0.001 * i, float((7 * i) % 60))},
+        state="complete" if i < 55 else "pruned",
+        comparison=gain,
     )
 
 
@@ -135,7 +127,7 @@ def loss_map() -> tuple[MapPoint, ...]:
 
 def hostile(content: FitContent) -> FitContent:
     """Names that would run if they were not escaped, and sections without anything to show."""
-    leaders = (replace(content.leaderboard[0], family=HOSTILE, loss=HOSTILE, state=HOSTILE),)
+    leaders = (replace(content.leaderboard[0], candidate=Candidate("linear", HOSTILE)),)
     column = {
         "name": HOSTILE,
         "kind": "categorical",
@@ -151,11 +143,13 @@ def hostile(content: FitContent) -> FitContent:
             content.answer,
             family=HOSTILE,
             loss=HOSTILE,
+            headline=HOSTILE,
             loss_sentence=HOSTILE,
             parameters={HOSTILE: 1},
             safe=None,
         ),
         leaderboard=leaders,
+        notes=(HOSTILE,),
         loss_map=(),
         loss_map_note=f"The map is empty: {HOSTILE}",
         importance=((HOSTILE, 0.9), ("plain", 0.1)),
@@ -169,5 +163,5 @@ def hostile(content: FitContent) -> FitContent:
             "warnings": [HOSTILE],
         },
         used=replace(content.used, split=HOSTILE),
-        reproduction=Reproduction(HOSTILE, 0, {HOSTILE: HOSTILE}, HOSTILE, exact=True),
+        reproduction=Reproduction(HOSTILE, 0, {HOSTILE: HOSTILE}, HOSTILE),
     )

@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from raresight.metrics import threshold_at_fpr
-from raresight.report.fit_content import Reliability, curve_of, distribution_of, reliability_of
+from raresight.report.fit_measures import curve_of, distribution_of, reliability_of
 from raresight.report.fit_page import write_fit_page
+from raresight.report.fit_parts import Reliability
 from report.fit_page_browser import Opened, agrees
 from report.fit_page_sample import FPR, HOSTILE, hostile
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from raresight.metrics import recall_at_fpr, threshold_at_fpr
-from raresight.report.fit_content import curve_of
+from raresight.report.fit_measures import curve_of
 from report.fit_page_browser import agrees
 from report.fit_page_sample import FPR, scores
 

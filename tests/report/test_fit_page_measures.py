@@ -10,7 +10,7 @@ import pytest
 
 from raresight.losses import parse
 from raresight.metrics import recall_at_fpr
-from raresight.report.fit_content import band_of, curve_of, distribution_of, information_of, reliability_of
+from raresight.report.fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
 from report.fit_page_sample import scores
 
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from raresight.report.fit_content import SearchSummary, curve_of
+from raresight.automl.evaluation import SearchSummary
+from raresight.automl.wording import repeat_note, search_note, search_summary
+from raresight.report.fit_measures import curve_of
 from raresight.report.fit_page import write_fit_page
 from report.fit_page_browser import Opened
 
@@ -31,43 +33,37 @@ def test_caption_says_why_the_columns_do_not_subtract(content, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("search", "sentence"),
+    ("search", "counted"),
     [
-        (SearchSummary(9, 2, 1, 100, 20.0, "interrupted"), "was interrupted after 12 of 100 candidates."),
-        (SearchSummary(1, 0, 0, None, 2.0, "interrupted"), "was interrupted after 1 candidate."),
-        (SearchSummary(50, 3, 0, None, 60.0, "budget"), "ended with its time, after 53 candidates."),
-        (SearchSummary(50, 3, 0, 90, 60.0, "budget"), "ended with its time, after 53 of 90 candidates."),
+        (SearchSummary(9, 2, 1, 100, 20.0, "interrupted"), "12 of 100 candidates."),
+        (SearchSummary(1, 0, 0, None, 2.0, "interrupted"), "1 candidate."),
+        (SearchSummary(50, 3, 0, None, 60.0, "budget"), "53 candidates."),
+        (SearchSummary(50, 3, 0, 90, 60.0, "budget"), "53 of 90 candidates."),
     ],
 )
-def test_search_cut_short_is_said_in_the_answer_and_at_the_candidates(content, tmp_path, search, sentence):
-    cut = replace(content, search=search)
+def test_search_cut_short_is_said_in_the_answer_and_at_the_candidates(content, tmp_path, search, counted):
+    note = search_note(search)
+    assert note.endswith(counted)
+    cut = replace(content, search=search, notes=(note,))
     for section in ("answer", "candidates"):
-        assert f"The search {sentence}" in words(cut, tmp_path, section)
+        assert note in words(cut, tmp_path, section)
 
 
 def test_whole_search_is_summed_up_at_the_candidates_alone(content, tmp_path):
-    whole = replace(content, search=SearchSummary(40, 9, 1, 50, 38.2, "trials"))
-    summary = "50 candidates in 38.2 seconds: 40 evaluated to the end, 9 given up early, 1 failed."
-    shown = words(whole, tmp_path)
-    assert summary in shown
-    assert shown.index(summary) < shown.index("Difference to cross entropy (points)")
-    assert "The search" not in shown
+    whole = SearchSummary(40, 9, 1, 50, 38.2, "trials")
+    assert search_note(whole) == ""
+    shown = words(replace(content, search=whole), tmp_path)
+    assert shown.count(search_summary(whole)) == 1
+    assert shown.index(search_summary(whole)) < shown.index("Difference to cross entropy (points)")
 
 
 def test_repetition_is_promised_only_where_it_holds(content, tmp_path):
-    promise = "The same command on the same data, with the same versions, gives the same model."
-    assert promise in words(content, tmp_path, "reproduce")
-    inexact = replace(
-        content,
-        reproduction=replace(content.reproduction, exact=False),
-        search=SearchSummary(50, 3, 0, None, 60.0, "budget"),
-    )
-    shown = words(inexact, tmp_path, "reproduce")
-    assert promise not in shown
-    assert (
-        "The search was limited by time, so another run may get further; with --trials 53 and the same seed "
-        "the outcome is the same." in shown
-    )
+    exact = repeat_note(content.search)
+    assert exact in words(content, tmp_path, "reproduce")
+    search = SearchSummary(50, 3, 0, None, 60.0, "budget", reproducible=False)
+    shown = words(replace(content, search=search), tmp_path, "reproduce")
+    assert exact not in shown
+    assert "--trials 53" in shown
 
 
 def test_one_positive_is_one_positive(content, tmp_path):
@@ -90,6 +86,7 @@ def silent(content):
     y, log_odds = np.repeat([0, 1], [100, 1]), np.append(np.arange(100.0), 50.5)
     answer = replace(
         content.answer,
+        headline="No alert is possible.",
         fpr=0.001,
         precision=float("nan"),
         alerts_per_100k=0.0,
@@ -97,16 +94,17 @@ def silent(content):
         threshold_probability=1.0,
         fpr_seen=0.0,
     )
-    return replace(content, answer=answer, curve=curve_of(y, log_odds), band=())
+    return replace(
+        content, answer=answer, curve=curve_of(y, log_odds), band=(), notes=("No alert is possible.",)
+    )
 
 
 @pytest.mark.parametrize("precision", [float("nan"), None])
 def test_budget_without_an_alert_is_said_plainly(silent, tmp_path, precision):
     quiet = replace(silent, answer=replace(silent.answer, precision=precision))
-    sentence = "No threshold keeps the budget of 0.1 % without giving up every alert: no alert is raised."
     for section in ("answer", "explorer"):
         shown = words(quiet, tmp_path, section)
-        assert sentence in shown
+        assert silent.answer.headline in shown
         assert not re.search(r"\bnan\b", shown, re.IGNORECASE)
 
 

@@ -1,8 +1,8 @@
-"""The chosen model beside cross entropy, on the held-out rows.
+"""From a search to the outcome: choice, calibration, threshold, and the comparison on held-out rows.
 
 Three models are fitted to all training rows: the winner of the search; cross entropy with the defaults of the
 same family, which is what one would have had without a search; and the winner's twin, the same parameters
-under cross entropy. The twin tells what the loss did, apart from the parameters.
+under cross entropy. The twin shows what the loss did, apart from the parameters.
 
 The winner's probabilities are calibrated by the rows of cross-validation, each scored by a model that did not
 see it. Its own training rows would not do: where it overfits, it is right about them.
@@ -10,38 +10,49 @@ see it. Its own training rows would not do: where it overfits, it is right about
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common.calibration import Calibrator, held_out_calibrator, two_columns
+from ..common.json_values import plain
+from ..common.versions import versions_of
 from ..engines import LocalEngine
+from ..linear import LinearClassifier
 from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr
 from ..metrics.threshold import NoThresholdError
-from ..model.families import Candidate, Fitted, fit_candidates
-from ..model.policies import DEFAULT_POLICY, Policy
+from ..model.families import Candidate, Fitted, fit_candidates, packages_of
+from ..model.linear_family import LinearFeatures
+from ..model.model import Model
+from ..model.policies import DEFAULT_POLICY, Policy, held_out_sketch
+from ..tables.profile import Profile
 from ..tables.schema import Schema
+from . import wording
+from .options import TABLE, Options
+from .records import SearchResult, StoppedBy, Task, Trial
 from .rows import Rows
-from .search import Task
+from .space import CROSS_ENTROPY
 
-__all__ = [
-    "HeldOutEvaluation",
-    "Threshold",
-    "calibration_by",
-    "fit_all",
-    "judge",
-    "loss_verdict",
-    "policies_of",
-    "twin_of",
-]
+__all__ = ["HeldOutEvaluation", "InfluentialRow", "Outcome", "SearchSummary", "Threshold", "conclude"]
 
-CROSS_ENTROPY = "crossentropy"
 CONFIDENCE = 0.95
+# How many candidates are compared with cross entropy, beside the defaults of every loss.
+COMPARED = 20
+MOST_INFLUENCE_COLUMNS = 500
+MOST_INFLUENTIAL = 25
+_ORDER = {"complete": 0, "pruned": 1, "failed": 2}
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "pyarrow", "optuna")
+_THRESHOLD_FACTS = ("log_odds", "fpr_seen", "fpr_bound", "safe", "safe_recall")
 
 
 @dataclass(frozen=True)
@@ -65,14 +76,373 @@ class Threshold:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutEvaluation:
-    """Everything learned from the held-out rows."""
+    """Everything learned from the held-out rows.
 
+    Attributes:
+        y: Their labels.
+        log_odds: Their calibrated log-odds by the winner.
+        naive: Their probabilities as one would read them off the winner's scores without its link.
+        evaluation: Metrics with intervals.
+        threshold: Where alerts begin.
+        against_baseline: The winner less cross entropy with defaults; None where they are the same.
+        against_twin: The winner less cross entropy with its parameters; None where they are the same.
+    """
+
+    y: NDArray[np.int8]
     log_odds: NDArray[np.float64]
     naive: NDArray[np.float64]
     evaluation: Evaluation
     threshold: Threshold
     against_baseline: Comparison | None
     against_twin: Comparison | None
+
+
+@dataclass(frozen=True)
+class SearchSummary:
+    """How far a search got and what ended it.
+
+    Attributes:
+        complete: Candidates evaluated on every fold.
+        pruned: Candidates stopped early.
+        failed: Candidates whose fit broke.
+        planned: Candidates asked for; None where only time was to end the search.
+        seconds: How long it took.
+        stopped_by: What ended it.
+        reproducible: Whether the command alone fixes the result. A round cut short may have left gaps.
+
+    >>> SearchSummary(9, 2, 1, 100, 41.0, "interrupted").done
+    12
+    """
+
+    complete: int
+    pruned: int
+    failed: int
+    planned: int | None
+    seconds: float
+    stopped_by: StoppedBy
+    reproducible: bool = True
+
+    @property
+    def done(self) -> int:
+        """Candidates of any state."""
+        return self.complete + self.pruned + self.failed
+
+
+@dataclass(frozen=True)
+class InfluentialRow:
+    """A row of the source that pulls hard on the fit, with the probability that it was given unseen."""
+
+    row: int
+    label: int
+    probability: float
+    influence: float
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a fit found: the choice, its calibration and threshold, and the comparison with cross entropy.
+
+    Attributes:
+        options: What was asked.
+        model: The final model: columns, fitted family, threshold. `model.probability(table)` scores.
+        leaderboard: The candidates, best first, with the paired interval against cross entropy.
+        search: How the search ended.
+        held_out: Scores and metrics of the held-out rows, threshold, comparisons with cross entropy.
+        losses: The best setting tried of each loss, best first.
+        profile: What was seen in the data, warnings included.
+        influential: Rows that pull hardest, possible label errors.
+        no_influence: Why there are none, where there are none.
+        fingerprint: SHA-256 of the data.
+        versions: Of Python and the libraries.
+        made: When.
+        seconds: How long it took.
+    """
+
+    options: Options
+    model: Model
+    leaderboard: tuple[Trial, ...]
+    search: SearchSummary
+    held_out: HeldOutEvaluation
+    losses: tuple[str, ...]
+    profile: Profile
+    influential: tuple[InfluentialRow, ...]
+    no_influence: str
+    fingerprint: str
+    versions: Mapping[str, str]
+    made: str
+    seconds: float
+
+    @property
+    def winner(self) -> Candidate:
+        return self.model.members[0].fitted.candidate
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The metrics of the held-out rows, with intervals."""
+        return self.held_out.evaluation
+
+    @property
+    def loss_mattered(self) -> bool:
+        """Whether the loss beat cross entropy by the paired intervals of the held-out rows."""
+        return wording.loss_verdict(self.winner, self.held_out)[0]
+
+    @property
+    def loss_sentence(self) -> str:
+        """The same in a sentence."""
+        return wording.loss_verdict(self.winner, self.held_out)[1]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be said beside the figures, such as a search cut short."""
+        notes = (wording.search_note(self.search), wording.no_alert_note(self.held_out))
+        return tuple(note for note in notes if note)
+
+    @property
+    def command(self) -> str:
+        """The command line that does the same."""
+        return _as_done(self.options, self.search).command()
+
+    @property
+    def source(self) -> str:
+        """Name of the data."""
+        return "table" if self.options.data == TABLE else Path(self.options.data).name
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as plain values, ready for JSON; a number that is none becomes None."""
+        result: dict[str, Any] = plain(
+            {
+                "model": self.winner.to_dict() | {"text": self.model.describe()},
+                "headline": wording.headline(self),
+                "threshold": self.held_out.threshold,
+                "evaluation": self.evaluation.to_dict(),
+                "loss_mattered": self.loss_mattered,
+                "loss_sentence": self.loss_sentence,
+                "against_cross_entropy_with_defaults": self.held_out.against_baseline,
+                "against_cross_entropy_with_the_same_parameters": self.held_out.against_twin,
+                "search": self.search,
+                "notes": list(self.notes),
+                "warnings": list(self.profile.warnings),
+                "split": wording.split_sentence(self.options),
+                "command": self.command,
+                "seed": self.options.seed,
+                "versions": self.versions,
+                "fingerprint": self.fingerprint,
+                "made": self.made,
+                "seconds": self.seconds,
+            }
+        )
+        return result
+
+    def leaderboard_csv(self) -> str:
+        """The candidates as a table."""
+        text = io.StringIO()
+        names = ["rank", "family", "loss", "parameters", "partial_auc", "recall", "state", "seconds"]
+        names += ["difference", "low", "high"]
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(names)
+        for rank, trial in enumerate(self.leaderboard, 1):
+            candidate, difference = trial.candidate, trial.comparison
+            writer.writerow(
+                [
+                    rank,
+                    candidate.family,
+                    candidate.loss,
+                    json.dumps(dict(candidate.parameters)),
+                    trial.partial_auc,
+                    trial.recall,
+                    trial.state,
+                    round(trial.seconds, 3),
+                    *(
+                        ("", "", "")
+                        if difference is None
+                        else (difference.difference, difference.low, difference.high)
+                    ),
+                ]
+            )
+        return text.getvalue()
+
+    def __str__(self) -> str:
+        # A budget without an alert is the headline then, and need not be said again.
+        notes = [note for note in self.notes if note != wording.headline(self)]
+        return "\n".join([wording.headline(self), self.model.describe(), self.loss_sentence, *notes])
+
+
+def conclude(
+    rows: Rows,
+    task: Task,
+    found: SearchResult,
+    options: Options,
+    engine: LocalEngine,
+    seconds: Callable[[], float],
+    tell: Callable[[str], None],
+) -> Outcome:
+    """From the end of the search to the outcome.
+
+    Args:
+        rows: Training rows and held-out rows.
+        task: What the search was of.
+        found: Its result.
+        options: What was asked.
+        engine: Where the final models are fitted.
+        seconds: How long the run has taken.
+        tell: Called with each stage, in words.
+    """
+    winner = found.best.candidate
+    baseline = baseline_of(found, winner.family)
+    tell(f"Fitting the winner to all training rows: {winner.describe()}")
+    wanted = [winner, baseline.candidate, twin_of(winner)]
+    fitted = fit_all(wanted, rows, options.seed, engine)
+    out_of_fold = found.out_of_fold(found.best.number)
+    calibration = calibration_by(out_of_fold, task)
+    fitted[winner] = fitted[winner].calibrated(calibration)
+    tell("Evaluating on the held-out rows")
+    held_out = judge(
+        rows,
+        *(fitted[candidate] for candidate in wanted),
+        fpr=options.fpr,
+        max_fpr=options.max_fpr,
+        seed=options.seed,
+    )
+    with warnings.catch_warnings():
+        # A stand-in model that has not quite converged still shows the rows that pull.
+        warnings.simplefilter("ignore")
+        influential, no_influence = influential_rows(
+            rows, task, winner.loss, calibration.log_odds(out_of_fold)
+        )
+    search = summary_of(found, options.trials)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    threshold = held_out.threshold
+    facts = {
+        "metrics": held_out.evaluation.to_dict(),
+        "threshold": {name: getattr(threshold, name) for name in _THRESHOLD_FACTS},
+        "calibration": {"slope": calibration.slope, "level": calibration.levels[0]},
+        "data": {
+            "fingerprint": rows.fingerprint,
+            "training_rows": len(rows.y),
+            "training_positives": int(rows.y.sum()),
+            "test_rows": len(rows.test.y),
+            "test_positives": int(rows.test.y.sum()),
+        },
+        "seed": options.seed,
+        "made": made,
+        "command": _as_done(options, search).command(),
+    }
+    return Outcome(
+        options=options,
+        model=Model.of(
+            rows.schema,
+            [fitted[winner]],
+            policies=policies_of(threshold, options.fpr),
+            held_out=held_out_sketch(held_out.y, held_out.log_odds),
+            facts=facts,
+        ),
+        leaderboard=leaderboard(found, task, baseline.number),
+        search=search,
+        held_out=held_out,
+        losses=tuple(_tried_losses(found)),
+        profile=rows.profile,
+        influential=influential,
+        no_influence=no_influence,
+        fingerprint=rows.fingerprint,
+        versions=versions_of([*_LIBRARIES, *packages_of(options.families)]),
+        made=made,
+        seconds=seconds(),
+    )
+
+
+def summary_of(found: SearchResult, planned: int | None) -> SearchSummary:
+    """How the search ended."""
+    states = [trial.state for trial in found.trials]
+    return SearchSummary(
+        complete=states.count("complete"),
+        pruned=states.count("pruned"),
+        failed=states.count("failed"),
+        planned=planned,
+        seconds=found.seconds,
+        stopped_by=found.stopped_by,
+        reproducible=[trial.number for trial in found.trials] == list(range(len(found.trials))),
+    )
+
+
+def _as_done(options: Options, search: SearchSummary) -> Options:
+    """The options that ask for what was done: so many trials, whatever the time."""
+    trials = options.trials if search.stopped_by == "trials" else search.done
+    return replace(options, trials=trials, budget=None)
+
+
+def _tried_losses(found: SearchResult) -> list[str]:
+    """One loss a kind: the best setting tried of each, best first."""
+    best: dict[str, tuple[float, str]] = {}
+    for trial in found.trials:
+        if trial.partial_auc is not None:
+            kind = trial.candidate.loss.split("(")[0]
+            if kind not in best or trial.partial_auc > best[kind][0]:
+                best[kind] = (trial.partial_auc, trial.candidate.loss)
+    return [loss for _, loss in sorted(best.values(), reverse=True)]
+
+
+# ---- the leaderboard ---------------------------------------------------------------------
+
+
+def baseline_of(found: SearchResult, family: str) -> Trial:
+    """The trial of cross entropy with defaults in a family."""
+    for trial in found.trials:
+        candidate = trial.candidate
+        if (candidate.family, candidate.loss, trial.origin) == (family, CROSS_ENTROPY, "default"):
+            return trial
+    raise ValueError(f"the search holds no trial of {CROSS_ENTROPY} with defaults in {family}")
+
+
+def leaderboard(found: SearchResult, task: Task, baseline: int) -> tuple[Trial, ...]:
+    """The trials with the best first: complete, then pruned, then failed ones.
+
+    The best 20 and every loss with its defaults are compared with the baseline, a trial's number.
+    """
+    ordered = sorted(found.trials, key=_place)
+    complete = [trial.number for trial in ordered if trial.state == "complete"]
+    compared = {*complete[:COMPARED]} | {
+        trial.number for trial in ordered if trial.origin == "default" and trial.state == "complete"
+    }
+    if baseline not in complete:
+        compared = set()
+    compared.discard(baseline)
+    return tuple(
+        replace(trial, comparison=_against(found, task, trial.number, baseline))
+        if trial.number in compared
+        else trial
+        for trial in ordered
+    )
+
+
+def _place(trial: Trial) -> tuple[int, float, float, int]:
+    if trial.partial_auc is not None and trial.recall is not None:
+        return _ORDER[trial.state], -trial.partial_auc, -trial.recall, trial.number
+    # Of the pruned ones, those that got further come first; their means are of different folds.
+    seen = len(trial.fold_values)
+    return _ORDER[trial.state], -seen, -sum(trial.fold_values) / max(seen, 1), trial.number
+
+
+def _against(found: SearchResult, task: Task, number: int, baseline: int) -> Comparison:
+    ours, theirs = found.out_of_fold(number), found.out_of_fold(baseline)
+    rows = ~np.isnan(theirs)
+    weights = None if task.weights is None else task.weights[rows]
+    # Weights that only make up for drawn negatives leave both rates as they are, and so the partial AUC;
+    # without weights its interval needs no bootstrap.
+    if weights is not None and all(np.ptp(weights[task.y[rows] == label]) == 0 for label in (0, 1)):
+        weights = None
+    return compare(
+        "partial_auc",
+        task.y[rows],
+        ours[rows],
+        theirs[rows],
+        sample_weight=weights,
+        max_fpr=task.max_fpr,
+        kind="mcclish",
+        seed=task.seed,
+    )
+
+
+# ---- the final models ---------------------------------------------------------------------
 
 
 def twin_of(winner: Candidate) -> Candidate:
@@ -122,6 +492,7 @@ def judge(
         return compare("partial_auc", y, log_odds, scores, max_fpr=max_fpr, seed=seed)
 
     return HeldOutEvaluation(
+        y=y,
         log_odds=log_odds,
         naive=winner.naive_probability(rows.test.X),
         evaluation=evaluation,
@@ -158,96 +529,36 @@ def policies_of(threshold: Threshold, fpr: float) -> dict[str, Policy]:
     return policies
 
 
-def loss_verdict(winner: Candidate, judged: HeldOutEvaluation) -> tuple[bool, str]:
-    """Whether the loss mattered on the held-out rows, and plain words about it.
+def influential_rows(
+    rows: Rows, task: Task, loss: str, out_of_fold: NDArray[np.floating]
+) -> tuple[tuple[InfluentialRow, ...], str]:
+    """Training rows that pull hardest, the first to look at for a wrong label; and why there are none.
 
-    It did if the winner beats cross entropy with defaults and cross entropy with its own parameters, each by
-    the paired interval.
+    Trees have no influence function of their own, so a linear model under the winner's loss stands in for
+    every family: a row that contradicts its neighbours so much that it moves a linear fit is worth a look
+    whatever the final model is. Beside its pull stands the probability from the fold that had not seen it.
     """
-    twin, baseline, name = judged.against_twin, judged.against_baseline, winner.loss
-    if name == CROSS_ENTROPY:
-        said = "The loss did not matter here: cross entropy came out best in cross-validation"
-        if baseline is None:
-            return False, f"{said}, with defaults."
-        return False, f"{said}. {_what_tuning_did(baseline)}"
-    assert twin is not None
-    if not winner.parameters:  # then both comparisons are with the same model
-        return _of_one(name, twin)
-    assert baseline is not None
-    same, plain = f"with the same parameters ({_span(twin)})", f"with defaults ({_span(baseline)})"
-    won = f"{name} won in cross-validation, but on the held-out rows"
-    if twin.low > 0 and baseline.low > 0:
-        return True, (
-            f"The loss mattered: {name} has {_points(twin)} of partial AUC more than cross entropy {same}, "
-            f"and {_points(baseline)} more than cross entropy {plain}."
+    y = task.y
+    numbers = rows.numbers if task.rows is None else rows.numbers[task.rows]
+    features = LinearFeatures.learn(task.X, rows.schema.categorical, rows.schema.n_categories)
+    table = features.apply(task.X)
+    if table.shape[1] > MOST_INFLUENCE_COLUMNS:
+        return (
+            (),
+            f"Influence was not computed: {table.shape[1]:,} columns are more than {MOST_INFLUENCE_COLUMNS}.",
         )
-    if baseline.high < 0:
-        return False, (
-            f"The search did not help here: {won} cross entropy {plain} has {_points(baseline)} of partial "
-            "AUC more: the simpler model is the better bet."
+    model = LinearClassifier(loss, l2=1e-4).fit(table, y, sample_weight=task.weights)
+    pull = model.influence(table, y, sample_weight=task.weights).pull
+    seen = np.flatnonzero(np.isfinite(out_of_fold))
+    order = seen[np.argsort(-pull[seen], kind="stable")[:MOST_INFLUENTIAL]]
+    total = float(np.sqrt(np.sum(pull**2)))
+    probability = np.exp(-np.logaddexp(0.0, -out_of_fold.astype(np.float64)))
+    return tuple(
+        InfluentialRow(
+            row=int(numbers[i]),
+            label=int(y[i]),
+            probability=float(probability[i]),
+            influence=float(pull[i] / total) if total > 0 else 0.0,
         )
-    if twin.high < 0:
-        return False, (
-            f"The loss did not help here: {won} cross entropy {same} has {_points(twin)} of partial AUC more."
-        )
-    told = (
-        f"the difference in partial AUC on the held-out rows is {_signed(twin.difference)} points to cross "
-        f"entropy {same} and {_signed(baseline.difference)} points to cross entropy {plain}"
-    )
-    if baseline.low > 0:
-        return False, f"The loss did not matter here: what {name} gained, its parameters gained; {told}."
-    if twin.low > 0:
-        return False, (
-            f"The loss did not matter here: it only made up for its parameters, and chance explains what is "
-            f"left; {told}."
-        )
-    return False, (
-        f"The loss did not matter here: {name} won in cross-validation, but chance explains what it gained; "
-        f"{told}."
-    )
-
-
-def _of_one(name: str, found: Comparison) -> tuple[bool, str]:
-    """The verdict where the winner has the defaults of its family."""
-    if found.low > 0:
-        return True, (
-            f"The loss mattered: {name} has {_points(found)} of partial AUC more than cross entropy, both "
-            f"with defaults ({_span(found)})."
-        )
-    if found.high < 0:
-        return False, (
-            f"The loss did not help here: {name} won in cross-validation, but on the held-out rows cross "
-            f"entropy has {_points(found)} of partial AUC more ({_span(found)}): the better bet."
-        )
-    return False, (
-        f"The loss did not matter here: {name} won in cross-validation, but chance explains what it gained; "
-        f"the difference in partial AUC on the held-out rows is {_signed(found.difference)} points to cross "
-        f"entropy, both with defaults ({_span(found)})."
-    )
-
-
-def _what_tuning_did(found: Comparison) -> str:
-    told = f"{_points(found)} of partial AUC on the held-out rows ({_span(found)})"
-    if found.low > 0:
-        return f"Its parameters gained {told} over the defaults."
-    if found.high < 0:
-        return f"Its parameters lost {told} to the defaults: those are the better bet."
-    return (
-        "Its parameters made no difference to the defaults that chance would not explain: "
-        f"{_signed(found.difference)} points of partial AUC on the held-out rows ({_span(found)})."
-    )
-
-
-def _points(found: Comparison) -> str:
-    return f"{_signed(abs(found.difference))[1:]} points"
-
-
-def _span(found: Comparison) -> str:
-    return f"{found.level:.0%} interval {_signed(found.low)} to {_signed(found.high)}"
-
-
-def _signed(share: float) -> str:
-    """Hundredths, with as many digits as it takes to see on which side of zero they are."""
-    points = share * 100
-    digits = 2 if abs(points) >= 0.005 or points == 0 else 1 - math.floor(math.log10(abs(points)))
-    return f"{points:+.{digits}f}"
+        for i in order
+    ), ""

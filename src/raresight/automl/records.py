@@ -49,6 +49,7 @@ class Task:
         max_fpr: The partial AUC that is maximised ends at this false-positive rate.
         fpr: The recall at this false-positive rate decides between equal partial AUCs.
         seed: Of the search and of the models.
+        rows: Which of the training rows these are. Default: all.
     """
 
     X: NDArray[Any]
@@ -60,6 +61,7 @@ class Task:
     max_fpr: float
     fpr: float
     seed: int
+    rows: NDArray[np.intp] | None = None
 
     def __post_init__(self) -> None:
         if self.X.ndim != 2 or self.y.shape != (len(self.X),):

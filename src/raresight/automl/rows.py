@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from ..tables.profile import Profile, make_profile
 from ..tables.reader import TableWarning, fingerprint, read_table
 from ..tables.schema import Schema, learn_schema
-from ..tables.splits import Split, make_folds, split_rows
+from ..tables.splits import make_folds, split_rows
 from .options import Options
+from .records import Task
 
-__all__ = ["Rows", "SearchRows", "describe_split", "read_rows", "search_rows"]
+__all__ = ["Rows", "read_rows", "search_task"]
 
 N_FOLDS = 3
 # In the search; the final models take every row. A hundred thousand leave a hundred above a rate of 0.001.
@@ -43,18 +44,6 @@ class Rows:
     groups: NDArray[Any] | None
     profile: Profile
     fingerprint: str
-
-
-@dataclass(frozen=True, eq=False)
-class SearchRows:
-    """The rows among which the search chooses: all positives, and all negatives or a sample of them.
-
-    Sampled negatives are weighed by the inverse of their share, so that probabilities stay those of all rows.
-    """
-
-    rows: NDArray[np.intp]
-    weights: NDArray[np.float64] | None
-    folds: list[Split]
 
 
 def read_rows(source: Any, test: Any, options: Options) -> Rows:
@@ -93,7 +82,7 @@ def read_rows(source: Any, test: Any, options: Options) -> Rows:
 
 
 def _read(source: Any) -> tuple[Any, list[str]]:
-    """A table, and what its reader had to say."""
+    """A table, and the warnings of its reader."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TableWarning)
         table = read_table(source)
@@ -103,32 +92,34 @@ def _read(source: Any) -> tuple[Any, list[str]]:
     return table, [str(one.message) for one in caught if issubclass(one.category, TableWarning)]
 
 
-def search_rows(rows: Rows, seed: int) -> SearchRows:
-    """The rows of the search and its folds."""
+def search_task(rows: Rows, options: Options) -> Task:
+    """What the search is of: all positives, and all negatives or a sample of them, in folds.
+
+    Sampled negatives are weighted by the inverse of their share: probabilities stay those of all rows.
+    """
+    seed = options.seed
     negatives = np.flatnonzero(rows.y == 0)
-    weights = None
+    X, y, weights = rows.X, rows.y, None
+    chosen = np.arange(len(rows.y))
     if len(negatives) > MOST_NEGATIVES:
         generator = np.random.default_rng([seed, 6])
         kept = generator.choice(negatives, MOST_NEGATIVES, replace=False)
         chosen = np.sort(np.concatenate([np.flatnonzero(rows.y == 1), kept]))
-        weights = np.where(rows.y[chosen] == 1, 1.0, len(negatives) / MOST_NEGATIVES)
-    else:
-        chosen = np.arange(len(rows.y))
+        X, y = X[chosen], y[chosen]
+        weights = np.where(y == 1, 1.0, len(negatives) / MOST_NEGATIVES)
     times, groups = (None if a is None else a[chosen] for a in (rows.times, rows.groups))
-    folds = make_folds(rows.y[chosen], N_FOLDS, seed=seed, times=times, groups=groups)
-    return SearchRows(chosen, weights, folds)
-
-
-def describe_split(options: Options) -> str:
-    """One sentence on how rows were held out."""
-    if options.test is not None:
-        return "The test rows are those of a file of their own."
-    if options.time is not None:
-        return f"The test rows are the latest {options.test_size:.0%} by {options.time}: trained on the past."
-    if options.group is not None:
-        share = f"{options.test_size:.0%}"
-        return f"The test rows are about {share}, whole groups by {options.group}: none is on both sides."
-    return f"The test rows are a random {options.test_size:.0%}, with the same share of positives."
+    return Task(
+        X=X,
+        y=y,
+        categorical=rows.schema.categorical,
+        n_categories=rows.schema.n_categories,
+        folds=make_folds(y, N_FOLDS, seed=seed, times=times, groups=groups),
+        weights=weights,
+        max_fpr=options.max_fpr,
+        fpr=options.fpr,
+        seed=seed,
+        rows=chosen,
+    )
 
 
 def _refuse_one_class(y: NDArray[np.int8], test: Any) -> None:
@@ -136,4 +127,4 @@ def _refuse_one_class(y: NDArray[np.int8], test: Any) -> None:
     if positives == 0 or positives == len(y):
         which = "positive" if positives == 0 else "negative"
         where = "the test file" if test is not None else "the rows held out"
-        raise ValueError(f"{where} have no {which} row: nothing can be judged on them")
+        raise ValueError(f"{where} have no {which} row: nothing can be evaluated on them")

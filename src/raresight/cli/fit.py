@@ -5,28 +5,35 @@ from __future__ import annotations
 import inspect
 from dataclasses import MISSING
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..automl.options import Options, default_folder
+from ..common.progress import Status, duration
 from .console import progress_console
+
+if TYPE_CHECKING:
+    from ..automl.records import Progress
+    from ..common.progress import Display
+    from ..fitting import Step
 
 __all__ = ["EXAMPLE", "fit"]
 
+_ROWS = 8
 EXAMPLE = "Example: raresight fit payments.csv --target fraud --time when --fpr 0.001 --budget 5m"
 
 
 def fit(data: str, *, out: Path | None, resume: bool, quiet: bool, json: bool, **options: Any) -> None:
     """Choose, calibrate and judge a model for a rare event: a table in, a model and a report out."""
-    from ..automl import fitting
-    from .fit_progress import shown
+    from ..common.progress import show_progress
+    from ..fitting import fit as run
 
     folder = out or default_folder(data)
     console = progress_console()
     try:
-        with shown(console, quiet) as listener:
-            result = fitting.fit(data, out=folder, resume=resume, listener=listener, **options)
+        with show_progress(not quiet) as display:
+            result = run(data, out=folder, resume=resume, listener=_Narrator(display), **options)
     except KeyboardInterrupt:
         kept = (folder / "run.json").exists()
         hint = "continue with the same command and --resume" if kept else "nothing was written"
@@ -40,6 +47,55 @@ def fit(data: str, *, out: Path | None, resume: bool, quiet: bool, json: bool, *
     typer.echo(result)
     typer.echo(f"model: {folder / 'model'}")
     typer.echo(f"report: {folder / 'report.html'}")
+
+
+class _Narrator:
+    """Shows the steps of a run: the stage, the best candidates so far, the time left."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._stage = ""
+        self._best: int | None = None
+
+    def __call__(self, step: Step) -> None:
+        is_new, self._stage = step.stage != self._stage, step.stage
+        if is_new:
+            self._display.show(Status(step.stage, urgent=True))
+        if step.columns:
+            self._display.note(step.columns)
+        for note in step.notes:
+            self._display.note(note, warning=True)
+        if step.progress is not None:
+            best = step.progress.best
+            is_better = best is not None and best.number != self._best
+            self._best = None if best is None else best.number
+            self._display.show(_status(step.progress, urgent=is_better))
+
+
+def _status(progress: Progress, *, urgent: bool) -> Status:
+    total, left = progress.total, progress.seconds_left
+    parts = [f"{progress.done} of {total} candidates" if total else f"{progress.done} candidates"]
+    parts.append(duration(progress.seconds))
+    if left is not None:
+        parts.append(f"about {duration(left)} left")
+    if progress.best is not None:
+        parts.append(
+            f"best partial AUC {progress.best.partial_auc:.4f}, {progress.best.candidate.describe()}"
+        )
+    complete = [trial for trial in progress.trials if trial.state == "complete"]
+    leaders = sorted(complete, key=lambda trial: (-(trial.partial_auc or 0), -(trial.recall or 0)))
+    return Status(
+        ", ".join(parts),
+        share=None
+        if left is None or progress.seconds + left == 0
+        else progress.seconds / (progress.seconds + left),
+        header=("model", "partial AUC", "recall") if leaders else (),
+        rows=[
+            (trial.candidate.describe(), f"{trial.partial_auc:.4f}", f"{trial.recall:.4f}")
+            for trial in leaders[:_ROWS]
+        ],
+        urgent=urgent,
+    )
 
 
 def _signature() -> inspect.Signature:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import KeysView, ValuesView
+from collections.abc import KeysView, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
 
-__all__ = ["VALUE_KINDS", "digest_of", "kind_of_values", "pack_parameters", "pack_values", "unpack_values"]
+__all__ = [
+    "VALUE_KINDS",
+    "digest_of",
+    "kind_of_values",
+    "pack_parameters",
+    "pack_values",
+    "plain",
+    "unpack_values",
+]
 
 # What can be written, and the types of NumPy that hold it without a change.
 VALUE_KINDS = {"text": "UTO", "booleans": "b", "whole numbers": "iu", "floats": "f"}
@@ -93,3 +101,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset, KeysView, ValuesView)):
         return [_plain(part) for part in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
     return value.tolist() if hasattr(value, "tolist") else value
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON knows it: arrays as lists, tuples as lists, a number that is none as None.
+
+    >>> plain({"a": (1, float("nan")), "b": np.float32(0.5)})
+    {'a': [1, None], 'b': 0.5}
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    if isinstance(value, np.ndarray):
+        return [plain(item) for item in value.tolist()]
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    names = getattr(value, "__dataclass_fields__", ("estimate", "low", "high", "level"))
+    return {name: plain(getattr(value, name)) for name in names}

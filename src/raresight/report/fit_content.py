@@ -2,53 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ..automl.evaluation import InfluentialRow, Outcome, SearchSummary
+from ..automl.records import Trial
+from ..automl.wording import headline, split_sentence
+from ..common.json_values import plain
+from ..losses import parse
+from ..model.families import Candidate
 from .fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
 from .fit_parts import (
     Answer,
     BandPoint,
-    Bin,
     Curve,
     Distribution,
-    InfluentialRow,
     InformationRow,
-    IntervalLike,
-    LeaderRow,
     MapPoint,
     Reliability,
     Reproduction,
-    Role,
     RowsUsed,
-    SearchSummary,
-    plain,
 )
 
-__all__ = [
-    "Answer",
-    "BandPoint",
-    "Bin",
-    "Curve",
-    "Distribution",
-    "FitContent",
-    "InfluentialRow",
-    "InformationRow",
-    "IntervalLike",
-    "LeaderRow",
-    "MapPoint",
-    "Reliability",
-    "Reproduction",
-    "Role",
-    "RowsUsed",
-    "SearchSummary",
-    "band_of",
-    "curve_of",
-    "distribution_of",
-    "information_of",
-    "reliability_of",
-]
+__all__ = ["FitContent", "content_of"]
+
+_FEATURES = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +46,7 @@ class FitContent:
         reliability: Bins before and after calibration.
         distribution: Histogram of the log-odds by class.
         leaderboard: The candidates, best first.
+        winner: The chosen one.
         loss_map: Partial AUC over (alpha, C).
         importance: Pairs of feature and share, largest first.
         information: What each loss sees in the held-out scores.
@@ -73,6 +56,7 @@ class FitContent:
         used: How the rows were divided.
         reproduction: Command, seed, versions and fingerprint.
         search: How far the search got.
+        notes: What must be said beside the figures.
         loss_map_note: Why the map is empty, where it is.
         influential_note: Why there are no influential rows, where there are none.
     """
@@ -84,7 +68,8 @@ class FitContent:
     band: tuple[BandPoint, ...]
     reliability: Reliability
     distribution: Distribution
-    leaderboard: tuple[LeaderRow, ...]
+    leaderboard: tuple[Trial, ...]
+    winner: Candidate
     loss_map: tuple[MapPoint, ...]
     importance: tuple[tuple[str, float], ...]
     information: tuple[InformationRow, ...]
@@ -93,9 +78,96 @@ class FitContent:
     used: RowsUsed
     reproduction: Reproduction
     search: SearchSummary
+    notes: tuple[str, ...] = ()
     loss_map_note: str = ""
     influential_note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON knows them; a number that is infinite or none at all becomes None."""
         return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
+
+
+def content_of(outcome: Outcome) -> FitContent:
+    """Everything the page shows, measured on the held-out rows."""
+    y, log_odds = outcome.held_out.y, outcome.held_out.log_odds
+    probability = np.exp(-np.logaddexp(0.0, -log_odds))
+    profile = outcome.profile.to_dict()
+    seed = outcome.options.seed
+    loss_map = _loss_map(outcome.leaderboard)
+    return FitContent(
+        title=f"{outcome.source}: {outcome.options.target}",
+        made=outcome.made,
+        answer=_answer(outcome),
+        curve=curve_of(y, log_odds),
+        band=band_of(y, log_odds, seed=seed),
+        reliability=Reliability(
+            before=reliability_of(y, outcome.held_out.naive), after=reliability_of(y, probability)
+        ),
+        distribution=distribution_of(y, log_odds),
+        leaderboard=outcome.leaderboard,
+        winner=outcome.winner,
+        loss_map=loss_map,
+        importance=_importance(outcome),
+        information=information_of(y, log_odds, outcome.losses, outcome.profile.prior),
+        influential=outcome.influential,
+        profile=profile,
+        used=RowsUsed(outcome.profile.rows, len(y), int(y.sum()), split_sentence(outcome.options)),
+        search=outcome.search,
+        notes=outcome.notes,
+        reproduction=Reproduction(
+            outcome.command,
+            seed,
+            outcome.versions,
+            outcome.fingerprint,
+        ),
+        loss_map_note="" if loss_map else "No candidate with the loss parameters alpha and C is complete.",
+        influential_note=outcome.no_influence,
+    )
+
+
+def _answer(outcome: Outcome) -> Answer:
+    found, threshold = outcome.evaluation, outcome.held_out.threshold
+    candidate = outcome.winner
+    safe = None
+    if threshold.safe is not None and threshold.safe_recall is not None:
+        safe = (threshold.safe, threshold.safe_recall)
+    return Answer(
+        family=candidate.family,
+        loss=candidate.loss,
+        parameters=dict(candidate.parameters),
+        headline=headline(outcome),
+        recall=found["recall_at_fpr"],
+        fpr=found.fpr,
+        max_fpr=found.max_fpr,
+        alerts_per_100k=found.alarms / found.rows * 100_000,
+        precision=found.precision,
+        threshold=threshold.log_odds,
+        threshold_probability=1 / (1 + math.exp(-threshold.log_odds)) if threshold.log_odds > -700 else 0.0,
+        fpr_seen=threshold.fpr_seen,
+        fpr_bound=threshold.fpr_bound,
+        safe=safe,
+        loss_sentence=outcome.loss_sentence,
+        loss_mattered=outcome.loss_mattered,
+        partial_auc=found["partial_auc"],
+        auc=found["roc_auc"],
+    )
+
+
+def _loss_map(board: Sequence[Trial]) -> tuple[MapPoint, ...]:
+    """Partial AUC by (alpha, C), the best of each pair and family: other parameters differ, too."""
+    best: dict[tuple[str, float, float], float] = {}
+    for trial in board:
+        parameters = parse(trial.candidate.loss).parameters() if trial.partial_auc is not None else {}
+        # The losses that lie in the plane of these two parameters, whatever they are called.
+        if trial.partial_auc is None or "alpha" not in parameters or not set(parameters) <= {"alpha", "C"}:
+            continue
+        place = (trial.candidate.family, float(parameters["alpha"]), float(parameters.get("C", 0.0)))
+        best[place] = max(best.get(place, 0.0), trial.partial_auc)
+    return tuple(MapPoint(*place, value) for place, value in best.items())
+
+
+def _importance(outcome: Outcome) -> tuple[tuple[str, float], ...]:
+    shares = outcome.model.importance()
+    order = np.argsort(-shares, kind="stable")[:_FEATURES]
+    names = outcome.model.schema.feature_names
+    return tuple((names[i], float(shares[i])) for i in order if shares[i] > 0)

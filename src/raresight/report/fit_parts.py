@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +15,13 @@ __all__ = [
     "Bin",
     "Curve",
     "Distribution",
-    "InfluentialRow",
     "InformationRow",
     "IntervalLike",
-    "LeaderRow",
     "MapPoint",
     "Reliability",
     "Reproduction",
-    "Role",
     "RowsUsed",
-    "SearchSummary",
 ]
-
-Role = Literal["winner", "baseline", "twin", ""]
 
 
 class IntervalLike(Protocol):
@@ -51,6 +45,7 @@ class Answer:
         family: The family of the model, such as "lightgbm".
         loss: The loss as text, such as "tbl(alpha=0.8,C=0.5)".
         parameters: The family's parameters; empty for its defaults.
+        headline: What the model catches and what that costs, in words.
         recall: Recall at the budget `fpr`, with its interval.
         fpr: The false-positive rate allowed.
         max_fpr: The largest rate that the partial AUC looks at.
@@ -70,6 +65,7 @@ class Answer:
     family: str
     loss: str
     parameters: Mapping[str, float | int]
+    headline: str
     recall: IntervalLike
     fpr: float
     max_fpr: float
@@ -150,22 +146,6 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class LeaderRow:
-    """A candidate in its place; `difference` is its partial AUC less cross entropy's: estimate, low, high."""
-
-    rank: int
-    family: str
-    loss: str
-    parameters: Mapping[str, float | int]
-    partial_auc: float | None
-    recall: float | None
-    seconds: float
-    state: str
-    difference: tuple[float, float, float] | None = None
-    role: Role = ""
-
-
-@dataclass(frozen=True)
 class MapPoint:
     """Partial AUC of a family with the loss TBL(alpha, C)."""
 
@@ -183,16 +163,6 @@ class InformationRow:
     index: float | None
     explained_fraction: float | None
     information: float | None
-
-
-@dataclass(frozen=True)
-class InfluentialRow:
-    """A row of the source that pulls hard on the fit, with the probability that it was given unseen."""
-
-    row: int
-    label: int
-    probability: float
-    influence: float
 
 
 @dataclass(frozen=True)
@@ -214,62 +184,9 @@ class Reproduction:
         seed: Its seed.
         versions: Libraries and their versions.
         fingerprint: Hash of the data.
-        exact: Whether the command alone fixes the result: only the number of candidates ended the search.
     """
 
     command: str
     seed: int
     versions: Mapping[str, str] = field(default_factory=dict)
     fingerprint: str = ""
-    exact: bool = field(kw_only=True)
-
-
-@dataclass(frozen=True)
-class SearchSummary:
-    """How far the search got and what ended it.
-
-    Attributes:
-        complete: Candidates evaluated on every fold.
-        pruned: Candidates given up early.
-        failed: Candidates whose fit broke.
-        planned: Candidates asked for; None where only time was to end the search.
-        seconds: How long it took.
-        stopped_by: What ended it.
-
-    >>> SearchSummary(9, 2, 1, 100, 41.0, "interrupted").done
-    12
-    """
-
-    complete: int
-    pruned: int
-    failed: int
-    planned: int | None
-    seconds: float
-    stopped_by: Literal["trials", "budget", "interrupted"]
-
-    @property
-    def done(self) -> int:
-        """Candidates of any outcome."""
-        return self.complete + self.pruned + self.failed
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON knows it: arrays as lists, tuples as lists, a number that is none as None.
-
-    >>> plain({"a": (1, float("nan")), "b": np.float32(0.5)})
-    {'a': [1, None], 'b': 0.5}
-    """
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if value is None or isinstance(value, str | int | bool):
-        return value
-    if isinstance(value, np.ndarray):
-        return [plain(item) for item in value.tolist()]
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    names = getattr(value, "__dataclass_fields__", ("estimate", "low", "high", "level"))
-    return {name: plain(getattr(value, name)) for name in names}

@@ -9,7 +9,6 @@ from ...model.families import FAMILIES
 from ..fit_content import FitContent
 from ..fit_parts import Answer
 from . import wording as w
-from .search import cut_short
 
 __all__ = ["answer", "plain_answer"]
 
@@ -39,11 +38,10 @@ def answer(content: FitContent) -> str:
     )
     return f"""
 <section id="answer" aria-labelledby="answer-head">
-<h2 id="answer-head" class="lead">At a false-positive budget of {w.short_percent(a.fpr)}, the chosen model
-catches <strong>{w.percent(a.recall.estimate)}</strong> of the positives.</h2>
-<p class="under">{w.span(a.recall)}, measured on {w.counted(content.used.test_rows, "held-out row")} with
+<h2 id="answer-head" class="lead">{escape(a.headline)}</h2>
+<p class="under">Measured on {w.counted(content.used.test_rows, "held-out row")} with
 {w.counted(content.used.test_positives, "positive")}.{_pointer(content)}</p>
-{_no_alert(content)}{_cut_short(content)}
+{_notes(content)}
 <dl class="figures">
 {figures}
 </dl>
@@ -66,14 +64,10 @@ def _parameter_words(answer: Answer) -> str:
 
 
 def plain_answer(content: FitContent) -> str:
-    """The operating point in one sentence, for a browser without scripts."""
+    """The operating point in words, for a browser without scripts."""
     a = content.answer
-    if not _alerts(content):
-        return _no_alert_words(content)
     return (
-        f"At a false-positive budget of {w.short_percent(a.fpr)}: recall {w.percent(a.recall.estimate)} "
-        f"({w.span(a.recall)}), precision {w.percent(a.precision)}, {w.count(a.alerts_per_100k)} alerts per "
-        f"100,000 cases, threshold {w.threshold(a.threshold)} in log-odds (probability "
+        f"{escape(a.headline)} The threshold is {w.threshold(a.threshold)} in log-odds (probability "
         f"{w.percent(a.threshold_probability, 4)})."
     )
 
@@ -103,25 +97,10 @@ def _one_in(precision: float | None) -> str:
     return f"one alert in {w.count(1 / precision)} is true" if precision > 0 else "no true alert"
 
 
-def _alerts(content: FitContent) -> bool:
-    """Whether any alert is raised; else there is no precision."""
-    precision = content.answer.precision
-    return precision is not None and not math.isnan(precision)
-
-
-def _no_alert_words(content: FitContent) -> str:
-    """What is said in place of figures where the budget leaves no alert."""
-    budget = w.short_percent(content.answer.fpr)
-    return f"No threshold keeps the budget of {budget} without giving up every alert: no alert is raised."
-
-
-def _no_alert(content: FitContent) -> str:
-    return "" if _alerts(content) else f'<p class="warned">{_no_alert_words(content)}</p>'
-
-
-def _cut_short(content: FitContent) -> str:
-    words = cut_short(content.search)
-    return f'<p class="warned">{words}</p>' if words else ""
+def _notes(content: FitContent) -> str:
+    """What must be said beside the figures; a budget without an alert is the headline already."""
+    notes = (note for note in content.notes if note != content.answer.headline)
+    return "".join(f'<p class="warned">{escape(note)}</p>' for note in notes)
 
 
 def _threshold_words(content: FitContent) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ...automl.evaluation import twin_of
+from ...automl.records import Trial
+from ...automl.space import CROSS_ENTROPY
+from ...automl.wording import search_summary
+from ...model.families import Candidate
 from ..fit_content import FitContent
-from ..fit_parts import LeaderRow
 from . import wording as w
-from .search import summary
 from .tables import empty, left_out, sortable_heads, table
 
 __all__ = ["candidates"]
@@ -20,7 +23,7 @@ def candidates(content: FitContent) -> str:
     return f"""
 <section id="candidates" aria-labelledby="candidates-head">
 <h2 id="candidates-head">Candidates</h2>
-<p id="search-summary">{summary(content.search)}</p>
+<p id="search-summary">{search_summary(content.search)}</p>
 <p class="caption">Partial AUC up to a false-positive rate of {w.short_percent(content.answer.max_fpr)} is
 the mean over the folds; the difference to cross entropy, in hundredths and with its paired interval, is taken
 on the out-of-fold scores of all folds together, so the two columns do not subtract. With so many candidates
@@ -42,11 +45,14 @@ def _map(content: FitContent) -> str:
 
 
 def _leaderboard(content: FitContent) -> str:
-    rows = content.leaderboard
+    rows = [
+        (rank, trial, _role(rank, trial, content.winner)) for rank, trial in enumerate(content.leaderboard, 1)
+    ]
     if not rows:
         return empty("No candidate was compared.")
-    shown = rows[:MOST_ROWS] + tuple(row for row in rows[MOST_ROWS:] if row.role)
-    reach = max((max(abs(v) for v in row.difference) for row in shown if row.difference), default=0.0)
+    shown = rows[:MOST_ROWS] + [row for row in rows[MOST_ROWS:] if row[2]]
+    ends = [(one.comparison.low, one.comparison.high) for _, one, _ in shown if one.comparison is not None]
+    reach = max((abs(end) for pair in ends for end in pair), default=0.0)
     head = sortable_heads(
         ("Rank", "n"),
         ("Model", ""),
@@ -57,29 +63,41 @@ def _leaderboard(content: FitContent) -> str:
         ("Seconds", "n"),
         ("State", ""),
     )
-    body = "".join(_candidate(row, reach) for row in shown)
+    body = "".join(_candidate(*row, reach) for row in shown)
     return table("leaders", "Candidates", head, body, len(shown), "sortable") + left_out(
         len(rows) - len(shown), "candidate"
     )
 
 
-def _candidate(row: LeaderRow, reach: float) -> str:
-    badge = f' <span class="badge {row.role}">{_ROLES[row.role]}</span>' if row.role else ""
-    difference = w.key(row.difference[0] if row.difference else None)
+def _role(rank: int, trial: Trial, winner: Candidate) -> str:
+    candidate = trial.candidate
+    if rank == 1 and candidate == winner:
+        return "winner"
+    if candidate.family != winner.family or candidate.loss != CROSS_ENTROPY:
+        return ""
+    return "baseline" if not candidate.parameters else "twin" if candidate == twin_of(winner) else ""
+
+
+def _candidate(rank: int, trial: Trial, role: str, reach: float) -> str:
+    badge = f' <span class="badge {role}">{_ROLES[role]}</span>' if role else ""
+    candidate, comparison, seconds = trial.candidate, trial.comparison, trial.seconds
+    family, title = w.name(candidate.family), w.family_name(candidate.family)
+    interval = None if comparison is None else (comparison.difference, comparison.low, comparison.high)
+    difference = w.key(interval[0] if interval else None)
     # On a phone a row is a card, and each figure carries its label.
     return (
-        f'<tr class="{"role" if row.role else ""}">'
-        f'<td class="n" data-label="Rank" data-value="{row.rank}">{row.rank}</td>'
-        f'<td data-label="Model" data-value="{w.name(row.family)}">{w.family_name(row.family)}</td>'
-        f'<td data-value="{w.name(row.loss)}"><code>{w.loss(row.loss)}</code>{badge}'
-        f'<span class="note parameters">{w.parameters(row.parameters)}</span></td>'
-        f'<td class="n" data-label="Partial AUC" data-value="{w.key(row.partial_auc)}">'
-        f"{w.decimal(row.partial_auc)}</td>"
-        f'<td class="n" data-label="Recall" data-value="{w.key(row.recall)}">{w.percent(row.recall)}</td>'
+        f'<tr class="{"role" if role else ""}">'
+        f'<td class="n" data-label="Rank" data-value="{rank}">{rank}</td>'
+        f'<td data-label="Model" data-value="{family}">{title}</td>'
+        f'<td data-value="{w.name(candidate.loss)}"><code>{w.loss(candidate.loss)}</code>{badge}'
+        f'<span class="note parameters">{w.parameters(dict(candidate.parameters))}</span></td>'
+        f'<td class="n" data-label="Partial AUC" data-value="{w.key(trial.partial_auc)}">'
+        f"{w.decimal(trial.partial_auc)}</td>"
+        f'<td class="n" data-label="Recall" data-value="{w.key(trial.recall)}">{w.percent(trial.recall)}</td>'
         f'<td class="difference" data-label="Difference to cross entropy (points)" '
-        f'data-value="{difference}">{_bar(row.difference, reach)}</td>'
-        f'<td class="n" data-label="Seconds" data-value="{w.key(row.seconds)}">{w.seconds(row.seconds)}</td>'
-        f'<td data-label="State" data-value="{w.name(row.state)}">{w.name(row.state)}</td></tr>'
+        f'data-value="{difference}">{_bar(interval, reach)}</td>'
+        f'<td class="n" data-label="Seconds" data-value="{w.key(seconds)}">{w.seconds(seconds)}</td>'
+        f'<td data-label="State" data-value="{w.name(trial.state)}">{w.name(trial.state)}</td></tr>'
     )
 
 

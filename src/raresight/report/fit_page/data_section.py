@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from ...automl.wording import repeat_note
 from ..fit_content import FitContent
 from . import wording as w
 from .tables import empty, left_out, sortable_heads, table
@@ -97,7 +98,7 @@ def reproduction(content: FitContent) -> str:
     return f"""
 <section id="reproduce" aria-labelledby="reproduce-head">
 <h2 id="reproduce-head">How to reproduce</h2>
-<p>{_repeats(content)}</p>
+<p>{repeat_note(content.search)}</p>
 <pre><code>{escape(r.command)}</code></pre>
 <dl class="pairs">
 <dt>Seed</dt><dd>{r.seed}</dd>
@@ -105,15 +106,3 @@ def reproduction(content: FitContent) -> str:
 <dt>Versions</dt><dd><ul class="inline">{versions or "<li>not recorded</li>"}</ul></dd>
 </dl>
 </section>"""
-
-
-def _repeats(content: FitContent) -> str:
-    """Whether the command gives the same model again, and what does where it may not."""
-    if content.reproduction.exact:
-        return "The same command on the same data, with the same versions, gives the same model."
-    search = content.search
-    cause = "was interrupted" if search.stopped_by == "interrupted" else "was limited by time"
-    return (
-        f"The search {cause}, so another run may get further; with <code>--trials {search.done}</code> and "
-        "the same seed the outcome is the same."
-    )

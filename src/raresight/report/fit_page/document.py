@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from ...common.atomic_files import write_file
 from ..fit_content import FitContent
 from .answer import answer
 from .candidates import candidates
@@ -39,8 +40,7 @@ def write_fit_page(content: FitContent, path: Path | str) -> Path:
     target = Path(path)
     page = _page(content)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page, encoding="utf-8")
-    return target
+    return write_file(target, page)
 
 
 def _page(content: FitContent) -> str:

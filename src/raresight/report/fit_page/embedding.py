@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ...common.json_values import plain
 from ...losses import parse
 from ..fit_content import FitContent
-from ..fit_parts import BandPoint, plain
+from ..fit_parts import BandPoint
 from .wording import family_name
 
 __all__ = ["asset", "for_script", "packed_plotly"]

@@ -1,0 +1,209 @@
+"""The outcome of a fit in words. Terminal, JSON and report show these sentences; nothing is worded twice."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .space import CROSS_ENTROPY
+
+if TYPE_CHECKING:
+    from ..metrics import Comparison
+    from ..model.families import Candidate
+    from .evaluation import HeldOutEvaluation, Outcome, SearchSummary
+    from .options import Options
+
+__all__ = [
+    "headline",
+    "loss_verdict",
+    "no_alert_note",
+    "repeat_note",
+    "search_note",
+    "search_summary",
+    "split_sentence",
+]
+
+
+def headline(outcome: Outcome) -> str:
+    """What the model catches and what that costs, in the user's own names."""
+    found, schema = outcome.evaluation, outcome.model.schema
+    if not found.alarms:
+        return no_alert_note(outcome.held_out)
+    recall, alerts = found["recall_at_fpr"], found.alarms / found.rows * 100_000
+    return (
+        f"The model catches {recall.estimate:.1%} of the rows with {schema.target} = {schema.positive} "
+        f"({recall.level:.0%} interval {recall.low:.1%} to {recall.high:.1%}). At most "
+        f"{100 * found.fpr:.4g}% of the other rows raise a false alert. "
+        f"That is {alerts:,.0f} alerts per 100,000 rows, {found.precision:.1%} of them right."
+    )
+
+
+def no_alert_note(held_out: HeldOutEvaluation) -> str:
+    """Where so many negatives share the highest score that any alert breaks the budget; else nothing."""
+    if held_out.evaluation.alarms:
+        return ""
+    top = held_out.log_odds == held_out.log_odds.max()
+    rate = float(np.mean(top[held_out.y == 0]))
+    return (
+        f"No alert is possible at a false-positive rate of {held_out.evaluation.fpr:g}: {rate:.2%} of the "
+        "held-out negatives share the highest score. Ask for a higher rate, or add columns that separate "
+        "such rows."
+    )
+
+
+def search_note(search: SearchSummary) -> str:
+    """What ended the search before all candidates asked for, or nothing.
+
+    >>> from raresight.automl.evaluation import SearchSummary
+    >>> search_note(SearchSummary(10, 2, 0, 100, 9.0, "interrupted"))
+    'The search was interrupted after 12 of 100 candidates.'
+    >>> search_note(SearchSummary(50, 3, 0, None, 600.0, "budget"))
+    'The time for the search ended after 53 candidates.'
+    """
+    if search.stopped_by == "trials":
+        return ""
+    done = _candidates(search.done)
+    if search.planned is not None:
+        done = f"{search.done:,} of {_candidates(search.planned)}"
+    if search.stopped_by == "interrupted":
+        return f"The search was interrupted after {done}."
+    return f"The time for the search ended after {done}."
+
+
+def search_summary(search: SearchSummary) -> str:
+    """The search in two sentences at most.
+
+    >>> from raresight.automl.evaluation import SearchSummary
+    >>> search_summary(SearchSummary(40, 9, 1, 50, 38.2, "trials"))
+    '50 candidates in 38.2 seconds: 40 complete, 9 stopped early, 1 failed.'
+    """
+    states = [(search.complete, "complete"), (search.pruned, "stopped early")]
+    if search.failed:
+        states.append((search.failed, "failed"))
+    parts = ", ".join(f"{number:,} {what}" for number, what in states)
+    seconds = f"{search.seconds:.1f}" if search.seconds < 100 else f"{search.seconds:,.0f}"
+    return f"{_candidates(search.done)} in {seconds} seconds: {parts}. {search_note(search)}".strip()
+
+
+def repeat_note(search: SearchSummary) -> str:
+    """Whether the command gives the same model again, and what does where it may not."""
+    if search.reproducible:
+        return "The same command on the same data, with the same versions, gives the same model."
+    cause = "was interrupted" if search.stopped_by == "interrupted" else "was limited by time"
+    return (
+        f"The search {cause}, so another run may get further. With --trials {search.done} and the same seed "
+        "the outcome is the same."
+    )
+
+
+def split_sentence(options: Options) -> str:
+    """How rows were held out."""
+    if options.test is not None:
+        return "The test rows come from a file of their own."
+    share = f"{options.test_size:.0%}"
+    if options.time is not None:
+        return f"The test rows are the latest {share} by {options.time}. Training saw the rows before them."
+    if options.group is not None:
+        return f"The test rows are about {share}, in whole groups by {options.group}: none is on both sides."
+    return f"The test rows are a random {share}, with the same share of positives."
+
+
+def _candidates(number: int) -> str:
+    return f"{number:,} candidate{'' if number == 1 else 's'}"
+
+
+def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation) -> tuple[bool, str]:
+    """Whether the loss mattered on the held-out rows, and plain words about it.
+
+    It did if the winner beats cross entropy with defaults and cross entropy with its own parameters, each by
+    the paired interval.
+    """
+    twin, baseline, name = held_out.against_twin, held_out.against_baseline, winner.loss
+    if name == CROSS_ENTROPY:
+        said = "The loss did not matter here: cross entropy came out best in cross-validation"
+        if baseline is None:
+            return False, f"{said}, with defaults."
+        return False, f"{said}. {_what_tuning_did(baseline)}"
+    assert twin is not None
+    if not winner.parameters:  # then both comparisons are with the same model
+        return _of_one(name, twin)
+    assert baseline is not None
+    same, plain = f"with the same parameters ({_span(twin)})", f"with defaults ({_span(baseline)})"
+    won = f"{name} won in cross-validation, but on the held-out rows"
+    if twin.low > 0 and baseline.low > 0:
+        return True, (
+            f"The loss mattered: {name} has {_points(twin)} of partial AUC more than cross entropy {same}, "
+            f"and {_points(baseline)} more than cross entropy {plain}."
+        )
+    if baseline.high < 0:
+        return False, (
+            f"The search did not help here: {won} cross entropy {plain} has {_points(baseline)} of partial "
+            "AUC more: the simpler model is the better bet."
+        )
+    if twin.high < 0:
+        return False, (
+            f"The loss did not help here: {won} cross entropy {same} has {_points(twin)} of partial AUC more."
+        )
+    told = (
+        f"the difference in partial AUC on the held-out rows is {_signed(twin.difference)} points to cross "
+        f"entropy {same} and {_signed(baseline.difference)} points to cross entropy {plain}"
+    )
+    if baseline.low > 0:
+        return False, f"The loss did not matter here: what {name} gained, its parameters gained; {told}."
+    if twin.low > 0:
+        return False, (
+            f"The loss did not matter here: it only made up for its parameters, and chance explains what is "
+            f"left; {told}."
+        )
+    return False, (
+        f"The loss did not matter here: {name} won in cross-validation, but chance explains what it gained; "
+        f"{told}."
+    )
+
+
+def _of_one(name: str, found: Comparison) -> tuple[bool, str]:
+    """The verdict where the winner has the defaults of its family."""
+    if found.low > 0:
+        return True, (
+            f"The loss mattered: {name} has {_points(found)} of partial AUC more than cross entropy, both "
+            f"with defaults ({_span(found)})."
+        )
+    if found.high < 0:
+        return False, (
+            f"The loss did not help here: {name} won in cross-validation, but on the held-out rows cross "
+            f"entropy has {_points(found)} of partial AUC more ({_span(found)}): the better bet."
+        )
+    return False, (
+        f"The loss did not matter here: {name} won in cross-validation, but chance explains what it gained; "
+        f"the difference in partial AUC on the held-out rows is {_signed(found.difference)} points to cross "
+        f"entropy, both with defaults ({_span(found)})."
+    )
+
+
+def _what_tuning_did(found: Comparison) -> str:
+    told = f"{_points(found)} of partial AUC on the held-out rows ({_span(found)})"
+    if found.low > 0:
+        return f"Its parameters gained {told} over the defaults."
+    if found.high < 0:
+        return f"Its parameters lost {told} to the defaults: those are the better bet."
+    return (
+        "Its parameters made no difference to the defaults that chance would not explain: "
+        f"{_signed(found.difference)} points of partial AUC on the held-out rows ({_span(found)})."
+    )
+
+
+def _points(found: Comparison) -> str:
+    return f"{_signed(abs(found.difference))[1:]} points"
+
+
+def _span(found: Comparison) -> str:
+    return f"{found.level:.0%} interval {_signed(found.low)} to {_signed(found.high)}"
+
+
+def _signed(share: float) -> str:
+    """Hundredths, with as many digits as it takes to see on which side of zero they are."""
+    points = share * 100
+    digits = 2 if abs(points) >= 0.005 or points == 0 else 1 - math.floor(math.log10(abs(points)))
+    return f"{points:+.{digits}f}"
