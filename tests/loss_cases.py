@@ -105,6 +105,34 @@ CLASS_LOSSES: list[Loss] = [
     ClassWeighted(Squared(), (1.0, 2.0, 3.0, 4.0)),
 ]
 
+# One of each kind, with the limits that take another branch: for tests outside tests/losses.
+SOME_LOSSES: list[Loss] = [
+    CrossEntropy(),
+    Squared(),
+    Erf(),
+    Focal(2.0),
+    Poly(-1.0),
+    Poly(1.0),
+    Alpha(0.5),
+    Alpha(3.0),
+    TBL(),
+    non_convex_tbl(2.0, 0.3),
+    VectorScaling(2.0, delta_neg=0.5, iota_pos=1.5, iota_neg=-0.7),
+    LDAM((1000, 10), max_margin=1.0, scale=1.0),
+    LogitAdjusted(Focal(1.0), 0.001, tau=1.5),
+    ClassWeighted(LogitAdjusted(Erf(), 0.05), (1.0, 3.0)),
+]
+
+SOME_CLASS_LOSSES: list[Loss] = [
+    CrossEntropy(),
+    Squared(),
+    Focal(0.5),
+    TBL(0.5, 2.0),
+    LDAM((5000, 1000, 200, 40), scale=3.0),
+    LogitAdjusted(TBL(), (0.7, 0.2, 0.09, 0.01)),
+    ClassWeighted(Focal(1.0), (1.0, 2.0, 3.0, 4.0)),
+]
+
 
 def has_link(loss: Loss) -> bool:
     return loss.has_unique_minimiser
