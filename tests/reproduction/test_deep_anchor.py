@@ -93,13 +93,13 @@ def test_a_stack_is_trained_and_read_again(tmp_path):
 
 
 def test_the_link_of_ldam_has_no_weights_without_deferred_reweighting():
-    run = object.__new__(stack._Run)
+    run = object.__new__(stack._StackTraining)
     chosen = [TRIALS[METHODS.index(method)] for method in ("LDAM", "LDAM-DRW")]
     recipe = recipe_of(chosen)
     run._trials, run._recipe, run._counts = tuple(chosen), recipe, COUNTS
     run._replicas = type("Stack", (), {"losses": [LDAM(COUNTS)] * 2})()
     for epoch, weighted in ((160, False), (161, True)):
-        run._course = type("Course", (), {"epoch": epoch})()
+        run._loop = type("Loop", (), {"epoch": epoch})()
         late = ClassWeighted(LDAM(COUNTS), effective_number_weights(COUNTS))
         assert run._loss_now(0) == LDAM(COUNTS)
         assert run._loss_now(1) == (late if weighted else LDAM(COUNTS))
