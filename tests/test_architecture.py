@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "automl": _BASE | _FAMILIES | {"engines", "model"},
     "report": _BASE | _FAMILIES | {"automl", "engines", "model"},
     # `raresight.fit`: the walk from the options to the report.
-    "fitting": {"automl", "common", "engines", "report"},
+    "fitting": {"automl", "common", "engines", "report", "tables"},
     "cli": _BASE | _FAMILIES | {"automl", "fitting", "model", "report"},
     "__main__": {"cli"},
     # The laboratory knows the tool; the tool never knows it.

@@ -14,12 +14,12 @@ from typing import Any
 
 from .automl.evaluation import Outcome, conclude
 from .automl.options import TABLE, Options, check_names
-from .automl.records import Limits, Progress
-from .automl.rows import read_rows, search_task
+from .automl.records import Limits, Progress, Task
 from .automl.run_folder import check_place, open_run
 from .automl.search import search
 from .common.atomic_files import write_file, write_json
 from .engines import Interrupts, LocalEngine
+from .tables.splits import read_data
 
 __all__ = ["FitResult", "Step", "fit"]
 
@@ -120,10 +120,22 @@ def _run(
     if (folder / "run.json").exists() and not resume:
         open_run(folder, options, "", resume=False)  # refused before anything is read
     tell(Step("Reading the table"))
-    rows = read_rows(data, test, options)
+    rows = read_data(
+        data,
+        test,
+        target=options.target,
+        positive=options.positive,
+        time=options.time,
+        group=options.group,
+        drop=options.drop,
+        test_size=options.test_size,
+        seed=options.seed,
+        fpr=options.fpr,
+        max_fpr=options.max_fpr,
+    )
     open_run(folder, options, rows.fingerprint, resume=resume)
     tell(Step("Searching", columns=rows.profile.column_summary(), notes=rows.profile.warnings))
-    task = search_task(rows, options)
+    task = Task.of(rows, fpr=options.fpr, max_fpr=options.max_fpr, seed=options.seed)
     with LocalEngine(options.jobs, folder / "search") as engine:
         found = search(
             task,

@@ -112,9 +112,9 @@ def test_same_seed_same_outcome(table, result):
 
 
 def test_large_tables_are_sampled_in_the_search(table, monkeypatch):
-    from raresight.automl import rows
+    from raresight.tables import splits
 
-    monkeypatch.setattr(rows, "MOST_NEGATIVES", 500)
+    monkeypatch.setattr(splits, "MOST_NEGATIVES", 500)
     sampled = raresight.fit(table, target="label", trials=2, jobs=1, **SMALL)
     # The final model has seen all rows, and so has its level.
     assert sampled.model.probability(table).mean() == pytest.approx(0.03, rel=0.15)
@@ -198,9 +198,9 @@ def test_a_budget_no_threshold_keeps(tmp_path):
 
 
 def test_class_counts_are_those_of_all_rows(table, monkeypatch):
-    from raresight.automl import rows
+    from raresight.tables import splits
 
-    monkeypatch.setattr(rows, "MOST_NEGATIVES", 500)
+    monkeypatch.setattr(splits, "MOST_NEGATIVES", 500)
     found = raresight.fit(
         table, target="label", trials=2, jobs=1, families="linear", losses="ldam", fpr=0.01, max_fpr=0.1
     )

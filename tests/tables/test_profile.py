@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from raresight.tables import learn_schema, make_profile
+from raresight.tables import learn_schema, make_profile, summarize_parts
 from raresight.tables.duplicates import count_repeated, count_shared, whole_rows
 from raresight.tables.profile import auc_alone
 
@@ -25,7 +25,7 @@ def profile_of(columns, y=Y, **options):
     table = pa.table({**columns, "y": y})
     schema = learn_schema(table, "y")
     options = {"fpr": 0.01, "max_fpr": 0.1, **options}
-    return make_profile(table, schema, schema.matrix(table), schema.labels(table), **options)
+    return make_profile(summarize_parts(table), schema, schema.matrix(table), schema.labels(table), **options)
 
 
 def judged(positives, negatives):
@@ -41,7 +41,7 @@ def profile_with_test(columns, test_columns, y=Y, test_y=None):
     schema = learn_schema(pa.concat_tables([train, test]), "y")
     test_rows = schema.matrix(test), schema.labels(test)
     X, labels = schema.matrix(train), schema.labels(train)
-    return make_profile(train, schema, X, labels, fpr=0.02, max_fpr=0.1, test=test_rows)
+    return make_profile(summarize_parts(train), schema, X, labels, fpr=0.02, max_fpr=0.1, test=test_rows)
 
 
 def noise(rows=N):
@@ -301,5 +301,7 @@ def test_a_look_is_quick():
     schema = learn_schema(table, "y")
     X, labels = schema.matrix(table), schema.labels(table)
     start = time.process_time()
-    make_profile(table, schema, X, labels, fpr=0.001, max_fpr=0.01, test=(X[:70_000], labels[:70_000]))
+    make_profile(
+        summarize_parts(table), schema, X, labels, fpr=0.001, max_fpr=0.01, test=(X[:70_000], labels[:70_000])
+    )
     assert time.process_time() - start < 4

@@ -37,10 +37,10 @@ from ..model.model import Model
 from ..model.policies import DEFAULT_POLICY, Policy, held_out_sketch
 from ..tables.profile import Profile
 from ..tables.schema import Schema
+from ..tables.splits import Data
 from . import wording
 from .options import TABLE, Options
 from .records import SearchResult, StoppedBy, Task, Trial
-from .rows import Rows
 from .space import CROSS_ENTROPY
 
 __all__ = ["HeldOutEvaluation", "InfluentialRow", "Outcome", "SearchSummary", "Threshold", "conclude"]
@@ -268,7 +268,7 @@ class Outcome:
 
 
 def conclude(
-    rows: Rows,
+    rows: Data,
     task: Task,
     found: SearchResult,
     options: Options,
@@ -451,7 +451,7 @@ def twin_of(winner: Candidate) -> Candidate:
 
 
 def fit_all(
-    candidates: Sequence[Candidate], rows: Rows, seed: int, engine: LocalEngine
+    candidates: Sequence[Candidate], rows: Data, seed: int, engine: LocalEngine
 ) -> dict[Candidate, Fitted]:
     """Each of the candidates fitted to all training rows, one thread each, so that the result is the same."""
     distinct = list(dict.fromkeys(candidates))
@@ -477,7 +477,7 @@ def calibration_by(out_of_fold: NDArray[Any], task: Task) -> Calibrator:
 
 
 def judge(
-    rows: Rows, winner: Fitted, baseline: Fitted, twin: Fitted, *, fpr: float, max_fpr: float, seed: int
+    rows: Data, winner: Fitted, baseline: Fitted, twin: Fitted, *, fpr: float, max_fpr: float, seed: int
 ) -> HeldOutEvaluation:
     """Score the held-out rows once by each model and compare."""
     y = rows.test.y
@@ -530,7 +530,7 @@ def policies_of(threshold: Threshold, fpr: float) -> dict[str, Policy]:
 
 
 def influential_rows(
-    rows: Rows, task: Task, loss: str, out_of_fold: NDArray[np.floating]
+    rows: Data, task: Task, loss: str, out_of_fold: NDArray[np.floating]
 ) -> tuple[tuple[InfluentialRow, ...], str]:
     """Training rows that pull hardest, the first to look at for a wrong label; and why there are none.
 

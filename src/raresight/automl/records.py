@@ -15,7 +15,7 @@ from .oof_predictions import read_scores
 
 if TYPE_CHECKING:
     from ..metrics import Comparison
-    from ..tables.splits import Split
+    from ..tables.splits import Data, Split
 
 __all__ = [
     "FoldResult",
@@ -70,6 +70,24 @@ class Task:
             raise ValueError(f"weights must be one a row, got the shape {self.weights.shape}")
         if not self.folds:
             raise ValueError("a search needs at least one fold")
+
+    @classmethod
+    def of(cls, data: Data, *, fpr: float, max_fpr: float, seed: int) -> Task:
+        """The search of a table's training rows, or of the sample that `Data` chose."""
+        chosen = data.search
+        everything = chosen.weights is None
+        return cls(
+            X=data.X if everything else data.X[chosen.rows],
+            y=data.y if everything else data.y[chosen.rows],
+            categorical=data.schema.categorical,
+            n_categories=data.schema.n_categories,
+            folds=chosen.folds,
+            weights=chosen.weights,
+            max_fpr=max_fpr,
+            fpr=fpr,
+            seed=seed,
+            rows=chosen.rows,
+        )
 
     @property
     def class_counts(self) -> tuple[int, int]:

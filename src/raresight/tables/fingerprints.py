@@ -1,4 +1,4 @@
-"""A number that tells whether two tables are the same."""
+"""A digest that tells whether two tables are the same."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from raresight.tables._arrow import arrow, mask_of, missing_of, numbers_from
 from raresight.tables.text_values import is_text
+
+__all__ = ["Fingerprint", "fingerprint"]
 
 
 def fingerprint(table: Any) -> str:
@@ -24,13 +26,37 @@ def fingerprint(table: Any) -> str:
         >>> fingerprint(table) == fingerprint(pa.table({"a": [1, 2, 0]}))
         False
     """
-    digest = hashlib.sha256()
-    digest.update(f"{table.num_rows} {table.num_columns}".encode())
-    for name, values in zip(table.schema.names, table.columns, strict=True):
-        for text in (name, _type_name(values.type)):
-            digest.update(f"{len(text.encode())}:{text}".encode())
-        digest.update(_of_values(values))
-    return digest.hexdigest()
+    made = Fingerprint(table.schema)
+    made.update(table)
+    return made.hexdigest()
+
+
+class Fingerprint:
+    """The fingerprint of a table whose parts come one after the other.
+
+    Args:
+        schema: The Arrow schema of the parts.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._rows = 0
+        self._columns = [_ColumnDigest() for _ in schema.names]
+
+    def update(self, part: Any) -> None:
+        """Add the rows of an Arrow table or record batch."""
+        self._rows += part.num_rows
+        for digest, values in zip(self._columns, part.columns, strict=True):
+            digest.update(values)
+
+    def hexdigest(self) -> str:
+        """The fingerprint of all rows so far."""
+        digest = hashlib.sha256(f"{self._rows} {len(self._columns)}".encode())
+        for field, column in zip(self._schema, self._columns, strict=True):
+            for text in (field.name, _type_name(field.type)):
+                digest.update(f"{len(text.encode())}:{text}".encode())
+            digest.update(column.digest())
+        return digest.hexdigest()
 
 
 def _type_name(type_: Any) -> str:
@@ -40,41 +66,49 @@ def _type_name(type_: Any) -> str:
     return "string" if is_text(type_) else str(type_)
 
 
-def _of_values(values: Any) -> bytes:
-    """A digest of a column: of the places of its missing values, the lengths of its texts, and its bytes."""
-    pa = arrow()
-    content, lengths, missing = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
-    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    offset = 0
-    for stored in chunks:
+class _ColumnDigest:
+    """A digest of the places of a column's missing values, the lengths of its texts, and its bytes."""
+
+    def __init__(self) -> None:
+        self._content, self._lengths, self._missing = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
+        self._offset = 0
+
+    def digest(self) -> bytes:
+        return self._content.digest() + self._lengths.digest() + self._missing.digest()
+
+    def update(self, values: Any) -> None:
+        for chunk in values.chunks if isinstance(values, arrow().ChunkedArray) else [values]:
+            self._add(chunk)
+
+    def _add(self, stored: Any) -> None:
+        pa = arrow()
         chunk = stored.dictionary_decode() if pa.types.is_dictionary(stored.type) else stored
         if chunk.null_count:
-            missing.update((np.flatnonzero(missing_of(chunk)) + offset).astype("<i8").tobytes())
-        offset += len(chunk)
+            self._missing.update((np.flatnonzero(missing_of(chunk)) + self._offset).astype("<i8").tobytes())
+        self._offset += len(chunk)
         if is_text(chunk.type):
             texts = chunk.cast(pa.large_string()).fill_null("").cast(pa.large_binary())
             if len(texts) == 0:
-                continue
+                return
             starts = np.frombuffer(texts.buffers()[1], dtype=np.int64)[
                 texts.offset : texts.offset + len(texts) + 1
             ]
-            lengths.update(np.diff(starts).astype("<i8").tobytes())
+            self._lengths.update(np.diff(starts).astype("<i8").tobytes())
             if texts.buffers()[2] is not None:
-                content.update(memoryview(texts.buffers()[2])[int(starts[0]) : int(starts[-1])])
+                self._content.update(memoryview(texts.buffers()[2])[int(starts[0]) : int(starts[-1])])
         elif pa.types.is_boolean(chunk.type):
-            content.update(mask_of(chunk).tobytes())
+            self._content.update(mask_of(chunk).tobytes())
         elif pa.types.is_integer(chunk.type) or pa.types.is_floating(chunk.type):
             zero = pa.scalar(0, pa.int8()).cast(chunk.type)
-            content.update(numbers_from(chunk.fill_null(zero)).tobytes())
+            self._content.update(numbers_from(chunk.fill_null(zero)).tobytes())
         elif (
             pa.types.is_timestamp(chunk.type)
             or pa.types.is_date64(chunk.type)
             or pa.types.is_time64(chunk.type)
         ):
-            content.update(numbers_from(chunk.cast(pa.int64()).fill_null(0)).tobytes())
+            self._content.update(numbers_from(chunk.cast(pa.int64()).fill_null(0)).tobytes())
         elif pa.types.is_date32(chunk.type) or pa.types.is_time32(chunk.type):
-            content.update(numbers_from(chunk.cast(pa.int32()).fill_null(0)).tobytes())
+            self._content.update(numbers_from(chunk.cast(pa.int32()).fill_null(0)).tobytes())
         else:
             for value in chunk.to_pylist():
-                content.update(repr(value).encode() + b"\x00")
-    return content.digest() + lengths.digest() + missing.digest()
+                self._content.update(repr(value).encode() + b"\x00")

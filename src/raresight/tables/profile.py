@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raresight.tables._arrow import compute
-from raresight.tables.column_codec import is_number, plain, texts_of, typed_numbers
+from raresight.tables._arrow import compute, mask_of
 from raresight.tables.column_kinds import LOOKS_LIKE_NUMBERS, NOT_READ
 from raresight.tables.columns import Column, Dropped
 from raresight.tables.duplicates import count_repeated
 from raresight.tables.held_out_checks import counted, on_few, on_shared, on_unseen
 from raresight.tables.schema import Schema
+from raresight.tables.summaries import ColumnSummary, TableSummary
 
 LEAK_AUC = 0.999
 FEWEST = 5
@@ -92,7 +92,7 @@ class Profile:
 
 
 def make_profile(
-    table: Any,
+    summary: TableSummary,
     schema: Schema,
     X: NDArray[Any],
     y: ArrayLike,
@@ -104,10 +104,11 @@ def make_profile(
     """Look at a table for what would spoil a model or its judgement.
 
     Args:
-        table: The Arrow table.
+        summary: Of the table, see `summarize_parts`. Missing and different values of categories and dates are
+            counted in all its rows.
         schema: What its columns are.
-        X: `schema.matrix(table)`.
-        y: `schema.labels(table)`.
+        X: The training rows: `schema.matrix(table)`.
+        y: Their labels: `schema.labels(table)`.
         fpr: The false-positive rate at which the model will be used.
         max_fpr: The one up to which candidates are compared.
         test: The rows that will judge: their matrix and their labels, made by the schema as X and y are.
@@ -118,12 +119,13 @@ def make_profile(
 
     Example:
         >>> import pyarrow as pa
-        >>> from raresight.tables import learn_schema
+        >>> from raresight.tables import learn_schema, summarize_parts
         >>> x, fraud = [float(i % 7) for i in range(400)], [int(i < 20) for i in range(400)]
         >>> table = pa.table({"x": x, "y": fraud})
-        >>> schema = learn_schema(table, "y")
+        >>> summary = summarize_parts(table)
+        >>> schema = learn_schema(summary, "y")
         >>> X, y = schema.matrix(table), schema.labels(table)
-        >>> profile = make_profile(table, schema, X, y, fpr=0.01, max_fpr=0.1, test=(X[:100], y[:100]))
+        >>> profile = make_profile(summary, schema, X, y, fpr=0.01, max_fpr=0.1, test=(X[:100], y[:100]))
         >>> profile.rows, profile.positives, profile.duplicates
         (400, 20, 386)
         >>> print(profile.warnings[-1])
@@ -140,7 +142,7 @@ def make_profile(
             )
     prior = positives / rows
     duplicates = count_repeated(X, labels)
-    columns = _look_at_columns(table, schema, X, labels)
+    columns = _profile_columns(summary, schema, X, labels)
     warnings = [
         *_on_rows(rows, positives, prior, schema),
         *(on_few(np.asarray(test[1]), fpr, max_fpr) if test is not None else []),
@@ -205,8 +207,8 @@ def _better(auc: float) -> float:
     return abs(auc - 0.5) + 0.5
 
 
-def _look_at_columns(
-    table: Any, schema: Schema, X: NDArray[Any], labels: NDArray[Any]
+def _profile_columns(
+    summary: TableSummary, schema: Schema, X: NDArray[Any], labels: NDArray[Any]
 ) -> tuple[ColumnProfile, ...]:
     negatives = np.flatnonzero(labels == 0)
     most = min(_MOST_NEGATIVES, max(_MOST_VALUES // max(X.shape[1], 1), 2000))
@@ -224,13 +226,13 @@ def _look_at_columns(
             auc_alone(own[chosen, part], chosen_labels, categorical=column.kind == "categorical")
             for part in range(width)
         ]
-        values = plain(table.column(column.name))
+        seen = summary.column(column.name)
         looks.append(
             ColumnProfile(
                 name=column.name,
                 kind=column.kind,
-                missing=_missing_share(values, own, column),
-                distinct=_distinct(values),
+                missing=_missing_share(seen, own, column),
+                distinct=_distinct(seen, own, column),
                 note=column.note,
                 auc=max(aucs),
             )
@@ -238,22 +240,22 @@ def _look_at_columns(
     return tuple(looks)
 
 
-def _missing_share(values: Any, own: NDArray[Any], column: Column) -> float:
-    if column.kind != "categorical":
+def _missing_share(summary: ColumnSummary, own: NDArray[Any], column: Column) -> float:
+    if column.kind != "categorical" or summary.texts is None:
         return float(np.isnan(own[:, 0]).mean())
     # A rare level has no code, but it is not missing.
-    texts = texts_of(values)
-    empty = int(compute().sum(compute().equal(texts, "")).as_py() or 0)
-    return float((texts.null_count + empty) / len(texts))
+    empty = summary.texts.counts[mask_of(compute().equal(summary.texts.values, ""))].sum()
+    return float((summary.missing + empty) / summary.rows)
 
 
-def _distinct(values: Any) -> int:
-    if not is_number(values.type):
-        return int(compute().count_distinct(values).as_py())
-    # Sorting numbers is several times as fast as hashing them.
-    numbers = typed_numbers(values)
-    ordered = np.sort(numbers[~np.isnan(numbers)] if numbers.dtype.kind == "f" else numbers)
-    return int((ordered[1:] != ordered[:-1]).sum()) + (len(ordered) > 0)
+def _distinct(summary: ColumnSummary, own: NDArray[Any], column: Column) -> int:
+    if column.kind == "numeric":
+        # Sorting numbers is several times as fast as hashing them.
+        ordered = np.sort(own[~np.isnan(own[:, 0]), 0])
+        return int((ordered[1:] != ordered[:-1]).sum()) + (len(ordered) > 0)
+    if summary.moments is not None:
+        return len(summary.moments)
+    return len(summary.texts.examples[0]) if summary.texts is not None else 0
 
 
 def _on_rows(rows: int, positives: int, prior: float, schema: Schema) -> list[str]:

@@ -155,15 +155,19 @@ class Schema:
         rows = max(table.num_rows, 1)
         return {name: count / rows for name, count in self.unknown_counts(table).items()}
 
-    def labels(self, table: Any) -> NDArray[np.int8]:
+    def labels(self, table: Any, *, first_row: int = 0) -> NDArray[np.int8]:
         """1 where the target has its positive value, 0 where it has the negative one.
+
+        Args:
+            table: An Arrow table or record batch.
+            first_row: The number of rows before it, for messages.
 
         Raises:
             ValueError: If the target is not there, is missing in a row, or has a third value.
         """
         values = _column(table, self.target, "target column")
         target = Target(self.negative, self.positive, cast(Any, self.target_kind))
-        return labels_of(values, self.target, target)
+        return labels_of(values, self.target, target, first_row)
 
     def times(self, table: Any) -> NDArray[Any] | None:
         """What orders the rows (int64 or float64), or None if the schema has no time column."""

@@ -4,17 +4,30 @@
 - By time: the model learns from the past and is judged on what came later. Rows of one time stay together.
 - By group: all rows of a group (a customer, a machine) are on the same side, with positives and negatives
   dealt out as evenly as whole groups allow.
+
+`read_data` reads a table and splits it: the way from a source to `Data`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from raresight.tables._arrow import arrow
+from raresight.tables.fingerprints import Fingerprint
+from raresight.tables.profile import Profile, make_profile
+from raresight.tables.reader import Batches, TableWarning, open_batches
+from raresight.tables.schema import Schema, learn_schema, summarize_parts
+
+N_FOLDS = 3
+# In the search; the final models take every row. A hundred thousand leave a hundred above a rate of 0.001.
+MOST_NEGATIVES = 100_000
 
 
 @dataclass(frozen=True)
@@ -23,6 +36,202 @@ class Split:
 
     train: NDArray[np.intp]
     test: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Rows of the coded matrix with their labels."""
+
+    X: NDArray[Any]
+    y: NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False)
+class SearchRows:
+    """The rows among which a search chooses: all positives, and all negatives or a sample of them.
+
+    Attributes:
+        rows: Their positions among the training rows.
+        weights: The inverse of the share of sampled negatives, so that probabilities stay those of all rows.
+            None if no row is left out.
+        folds: For cross-validation.
+    """
+
+    rows: NDArray[np.intp]
+    weights: NDArray[np.float64] | None
+    folds: list[Split]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A table that is ready for a search: typed columns, labels, held-out rows and folds.
+
+    Attributes:
+        schema: What each column means.
+        X, y: The training rows: the coded matrix and the labels.
+        numbers: The training rows' places in the source, from 1 on.
+        test: The held-out rows.
+        times, groups: What orders or groups the training rows, if anything does.
+        search: The rows and folds of the search.
+        profile: What a user should know of the table.
+        fingerprint: Tells whether another source holds the same rows.
+    """
+
+    schema: Schema
+    X: NDArray[Any]
+    y: NDArray[np.int8]
+    numbers: NDArray[np.int64]
+    test: LabelledRows
+    times: NDArray[Any] | None
+    groups: NDArray[Any] | None
+    search: SearchRows
+    profile: Profile
+    fingerprint: str
+
+
+def read_data(
+    source: Any,
+    test: Any = None,
+    *,
+    target: str,
+    fpr: float,
+    max_fpr: float,
+    positive: Any = None,
+    time: str | None = None,
+    group: str | None = None,
+    drop: Collection[str] = (),
+    test_size: float = 0.25,
+    seed: int = 0,
+) -> Data:
+    """Read a source, decide what its columns mean, hold rows out and make folds.
+
+    The source is read twice, batch by batch: once to decide the columns' types on all rows, once to code the
+    rows. Beside the coded matrix only a batch is in memory.
+
+    Args:
+        source: As for `read_table`.
+        test: A source of held-out rows. Default: a share `test_size` of the rows is held out.
+        target, positive, time, group, drop: As for `learn_schema`.
+        fpr, max_fpr: The false-positive rates of `make_profile`.
+        test_size: As for `split_rows`.
+        seed: Decides which rows are held out, sampled for the search and dealt to the folds.
+
+    Raises:
+        ValueError: If the source cannot be read, or its rows cannot be split.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> x, fraud = [float(i % 7) for i in range(400)], [int(i < 40) for i in range(400)]
+        >>> data = read_data(pa.table({"x": x, "y": fraud}), target="y", fpr=0.01, max_fpr=0.1)
+        >>> data.X.shape, data.test.X.shape, len(data.search.folds)
+        ((300, 1), (100, 1), 3)
+    """
+    batches, said = _open(source)
+    # Kinds and levels of the columns are read off all rows, so that a word late in a column of numbers or a
+    # new shop is no surprise. No label of a held-out row has a say in them.
+    named = [name for name in dict.fromkeys([target, time, group]) if name and name in batches.schema.names]
+    marks = Fingerprint(batches.schema)
+    kept: list[Any] = []
+    summary = summarize_parts(_watched(batches, marks, named, kept))
+    if summary.rows == 0:
+        raise ValueError(f"{source} has column names but no rows")
+    schema = learn_schema(summary, target, positive=positive, time=time, group=group, drop=drop)
+    order = arrow().Table.from_batches(kept)
+    y, times, groups = schema.labels(order), schema.times(order), schema.groups(order)
+    fingerprint = marks.hexdigest()
+    if test is None:
+        split = split_rows(y, test_size=test_size, seed=seed, times=times, groups=groups)
+        X, held = _coded(schema, batches, split)
+        judged = LabelledRows(held, y[split.test])
+        y, numbers = y[split.train], split.train + 1
+        times, groups = (None if a is None else a[split.train] for a in (times, groups))
+    else:
+        X, _ = _coded(schema, batches, Split(np.arange(len(y)), np.arange(0)))
+        numbers = np.arange(1, len(y) + 1)
+        judged, more, other = _read_test(schema, test)
+        said, fingerprint = [*said, *more], fingerprint + other
+    _refuse_one_class(judged.y, test)
+    profile = make_profile(summary, schema, X, y, fpr=fpr, max_fpr=max_fpr, test=(judged.X, judged.y))
+    profile = replace(profile, warnings=(*said, *profile.warnings))
+    search = _search_rows(y, times, groups, seed)
+    return Data(schema, X, y, numbers, judged, times, groups, search, profile, fingerprint)
+
+
+def _open(source: Any) -> tuple[Batches, list[str]]:
+    """A source to be read in batches, and what its reader had to say."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TableWarning)
+        batches = open_batches(source)
+    for other in caught:
+        if not issubclass(other.category, TableWarning):
+            warnings.warn(other.message, other.category, stacklevel=3)
+    return batches, [str(one.message) for one in caught if issubclass(one.category, TableWarning)]
+
+
+def _watched(batches: Batches, marks: Fingerprint, names: list[str], kept: list[Any]) -> Iterator[Any]:
+    """The batches, of which the fingerprint is taken and some columns are kept."""
+    # Without rows there is one empty batch, so that the columns are known.
+    kept.append(arrow().RecordBatch.from_pylist([], schema=batches.schema).select(names))
+    yield arrow().RecordBatch.from_pylist([], schema=batches.schema)
+    for batch in batches:
+        marks.update(batch)
+        kept.append(batch.select(names))
+        yield batch
+
+
+def _coded(schema: Schema, batches: Batches, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The matrices of the training and of the held-out rows."""
+    width = len(schema.feature_names)
+    train, held = (np.empty((len(rows), width), schema.dtype) for rows in (split.train, split.test))
+    start = 0
+    for batch in batches:
+        coded = schema.matrix(batch, first_row=start)
+        for matrix, rows in ((train, split.train), (held, split.test)):
+            # Positions ascend, so that those of a batch are a slice.
+            low, high = np.searchsorted(rows, [start, start + len(coded)])
+            matrix[low:high] = coded[rows[low:high] - start]
+        start += len(coded)
+    return train, held
+
+
+def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], str]:
+    """The held-out rows of a source of their own, what its reader had to say, and its fingerprint."""
+    batches, said = _open(source)
+    marks, kept, coded, rows = Fingerprint(batches.schema), [], [], 0
+    for batch in batches:
+        coded.append(schema.matrix(batch, first_row=rows))
+        kept.append(schema.labels(batch, first_row=rows))
+        marks.update(batch)
+        rows += batch.num_rows
+    if not rows:
+        raise ValueError(f"{source} has column names but no rows")
+    return LabelledRows(np.concatenate(coded), np.concatenate(kept)), said, marks.hexdigest()
+
+
+def _search_rows(
+    y: NDArray[np.int8], times: NDArray[Any] | None, groups: NDArray[Any] | None, seed: int
+) -> SearchRows:
+    """The rows of the search and its folds."""
+    negatives = np.flatnonzero(y == 0)
+    weights = None
+    if len(negatives) > MOST_NEGATIVES:
+        generator = np.random.default_rng([seed, 6])
+        kept = generator.choice(negatives, MOST_NEGATIVES, replace=False)
+        chosen = np.sort(np.concatenate([np.flatnonzero(y == 1), kept]))
+        weights = np.where(y[chosen] == 1, 1.0, len(negatives) / MOST_NEGATIVES)
+    else:
+        chosen = np.arange(len(y))
+    times, groups = (None if a is None else a[chosen] for a in (times, groups))
+    folds = make_folds(y[chosen], N_FOLDS, seed=seed, times=times, groups=groups)
+    return SearchRows(chosen, weights, folds)
+
+
+def _refuse_one_class(y: NDArray[np.int8], test: Any) -> None:
+    positives = int(y.sum())
+    if positives == 0 or positives == len(y):
+        which = "positive" if positives == 0 else "negative"
+        where = "the test file" if test is not None else "the rows held out"
+        raise ValueError(f"{where} have no {which} row: nothing can be evaluated on them")
 
 
 def split_rows(

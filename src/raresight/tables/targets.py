@@ -140,7 +140,7 @@ def _meant(counts: dict[str, int], name: str) -> tuple[dict[str, int], TargetKin
     return meant, kind
 
 
-def labels_of(values: Any, name: str, target: Target) -> NDArray[np.int8]:
+def labels_of(values: Any, name: str, target: Target, first_row: int = 0) -> NDArray[np.int8]:
     """1 for the positive value, 0 for the negative one.
 
     Raises:
@@ -161,8 +161,8 @@ def labels_of(values: Any, name: str, target: Target) -> NDArray[np.int8]:
     if strange.any():
         row = int(np.argmax(strange))
         raise ValueError(
-            f"the target column {name!r} holds {_text(array[row].as_py())!r} in row {row + 1}, which is "
-            f"neither {target.negative!r} nor {target.positive!r}; correct it or leave the row out"
+            f"the target column {name!r} holds {_text(array[row].as_py())!r} in row {first_row + row + 1}, "
+            f"which is neither {target.negative!r} nor {target.positive!r}; correct it or leave the row out"
         )
     return is_positive.astype(np.int8)
 
