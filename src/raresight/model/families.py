@@ -250,6 +250,7 @@ class Candidate:
         if not isinstance(self.loss, str):
             raise TypeError(f"a candidate's loss is a text such as 'tbl(alpha=0.8,C=0.5)', got {self.loss!r}")
         defaults = FAMILIES[self.family].defaults
+        # Sorted, so that equal candidates are equal as texts, keys and records, too.
         pairs = sorted((str(name), value) for name, value in self.parameters)
         for (name, _), (following, _) in itertools.pairwise(pairs):
             if name == following:
@@ -292,7 +293,7 @@ def _read_number(family: str, defaults: Mapping[str, Number], name: str, value: 
     if name not in defaults:
         raise ValueError(f"{family} has no parameter {name!r} here; it has {', '.join(defaults)}")
     whole = isinstance(defaults[name], int)
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # for Python a whole number, here a slip
         raise TypeError(f"{name} must be a number, got {value!r}")
     try:
         number = float(value)
@@ -338,7 +339,7 @@ class Fitted:
         start_score: The loss-optimal constant score of the training rows.
         calibrator: Slope and level that follow the link. The identity for a member of a
             `raresight.model.Model`, which has one calibrator for all its members.
-        warnings: What the fit had to say, such as that it did not converge.
+        warnings: The warnings of the fit, such as that it did not converge.
         threads: For predictions. Default: all cores.
 
     >>> rng = np.random.default_rng(0)
@@ -390,7 +391,7 @@ class Fitted:
         return replace(self, calibrator=self.calibrator.then(calibrator))
 
     def naive_probability(self, X: NDArray[Any]) -> Floats:
-        """sigmoid(z): what one would take for the probability without the link."""
+        """sigmoid(z), the probability under the link of cross entropy, whatever the loss."""
         return np.asarray(expit(np.asarray(self.scores(X), dtype=np.float64)))
 
     def importance(self) -> Floats:
@@ -502,7 +503,7 @@ def fit_candidates(
         n_categories: How many codes each of them has.
         weights: Weights of the rows, which count as repetitions: where negatives were drawn, the inverse of
             the share drawn keeps the probabilities right.
-        seed: Of whatever a library draws, such as columns.
+        seed: For everything that a library draws, such as columns.
         threads: For boosters, nets and predictions; None takes all cores. Linear fits follow OMP_NUM_THREADS.
 
     Returns:
@@ -545,9 +546,9 @@ def _read(X: NDArray[Any], y: Any, weights: Any) -> tuple[NDArray[np.int64], Flo
 
 @contextmanager
 def kept_warnings(*own: type[Warning]) -> Iterator[list[str]]:
-    """Collect what a fit warns of, for `Fitted.warnings`; any other warning goes its way.
+    """Collect the warnings of a fit for `Fitted.warnings`; raise all others again.
 
-    They are said of the candidate, not raised for whoever fits hundreds of them. `own` are those of the
+    A search fits hundreds of candidates, so a warning belongs to its candidate. `own` are those of the
     family, beside the ones that every family has.
     """
     ours = (NonConvexLossWarning, ConvergenceWarning, *own)

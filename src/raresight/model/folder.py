@@ -59,6 +59,7 @@ def write_folder(
     with replacing_folder(target) as unfinished:
         entries, names = write_fit(unfinished)
         parts = {name: _sha256(unfinished / name) for name in names}
+        # The policies name the digest of this description, which therefore comes first.
         fit = _write_description(unfinished / MODEL_FILE, {**entries, "parts": parts})
         _write_policies(unfinished, fit, policies)
 
@@ -151,6 +152,7 @@ def _check_parts(folder: Path, parts: Any) -> None:
         raise ValueError(f"{folder / MODEL_FILE} names no native model file")
     for name, digest in parts.items():
         path = folder / name
+        # A description that was made up must not have files elsewhere read.
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise ValueError(
                 f"{folder / MODEL_FILE} names {name!r}, which is not a file of the model's folder"

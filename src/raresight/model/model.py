@@ -167,15 +167,15 @@ class Model:
     def log_odds(self, table: Any) -> Floats:
         """Calibrated log-odds of each row.
 
-        Warns of columns of categories most of whose values training did not have: written otherwise, as in
-        other letters or with blanks after them, a category is scored as missing.
+        Warns of each categorical column with mostly unknown values: a category with other letters or blanks
+        than in training is scored as missing.
         """
         rows = read_table(table)
         for name, share in self.schema.unknown_share(rows).items():
             if share > _MANY_UNKNOWN:
                 warnings.warn(
                     f"{share:.0%} of the values of {name!r} are none that training had and are scored as "
-                    "missing: are they written otherwise here?",
+                    "missing: are they written differently here?",
                     stacklevel=2,
                 )
         return self.log_odds_of_rows(rows)
@@ -186,6 +186,7 @@ class Model:
 
     def log_odds_of_matrix(self, X: NDArray[Any]) -> Floats:
         """The same for rows of the schema's coded matrix."""
+        # Of all rows at once: the libraries use the cores by themselves. The links then go block by block.
         scores = [
             member.fitted.scores(X if places is None else X[:, places])
             for member, places in zip(self.members, self._positions)
@@ -235,6 +236,7 @@ class Model:
         blocks = cached_blocks(n_rows)
         if len(blocks) < 2:
             return self.schema.matrix(table, first_row=first_row)
+        # Arrow and NumPy let go of the interpreter while they convert, so threads help.
         matrix = np.empty((n_rows, len(self.schema.feature_names)), dtype=self.schema.dtype)
 
         def fill(rows: slice) -> None:
@@ -254,7 +256,7 @@ class Model:
         return total
 
     def describe(self) -> str:
-        """The candidate, or those of a blend with their weights, in one line."""
+        """One line: the candidate, or those of a blend with their weights."""
         if len(self.members) == 1:
             return self.members[0].fitted.candidate.describe()
         texts = (f"{one.weight:.3g} x ({one.fitted.candidate.describe()})" for one in self.members)
@@ -262,7 +264,7 @@ class Model:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the fits of the members had to say."""
+        """The warnings of the members' fits."""
         return tuple(dict.fromkeys(text for member in self.members for text in member.fitted.warnings))
 
     # ---- the folder ----------------------------------------------------------------------
@@ -291,7 +293,7 @@ class Model:
         files, members = [], []
         for number, member in enumerate(self.members, start=1):
             place = f"member-{number}"
-            (folder / place).mkdir()
+            (folder / place).mkdir()  # of its own: two members of one family have files of the same names
             described = member.fitted.save(folder / place)
             files += [f"{place}/{name}" for name in described.pop("files")]
             columns = None if member.columns is None else list(member.columns)

@@ -30,7 +30,7 @@ _SUFFIXES = (".parquet", ".csv", *_ARROW_SUFFIXES)
 
 @dataclass(frozen=True)
 class ScoringProgress:
-    """Where scoring stands: rows done, and how much of the source has been read."""
+    """How far scoring is: rows done, and how much of the source was read."""
 
     rows: int
     bytes_read: int
@@ -43,12 +43,12 @@ class Scored:
 
     Attributes:
         out: The file.
-        rows: Its rows, one a row of the source.
+        rows: Its rows, one for each row of the source.
         alerts: How many of them raise an alert.
-        unknown: For each categorical column in which they occurred, how many values were not among those
-            of training; they are scored as missing.
-        infinite: For each column of numbers in which they occurred, how many values were infinite; so are
-            they.
+        unknown: For each categorical column with such values, how many were not in the training rows. They
+            are scored as missing.
+        infinite: For each numeric column with such values, how many were infinite. They are scored as
+            missing, too.
     """
 
     out: Path
@@ -76,7 +76,7 @@ def score_file(
         out: Where to write: Parquet, CSV or Arrow by its suffix (.parquet, .csv; .arrow, .feather or .ipc).
             It appears whole or not at all, and replaces a file of that name.
         keep: Columns of the source to write before the three, such as an identifier; from CSV they are
-            kept as the text that stands there.
+            kept as the text in the file.
         policy: The name of the policy whose threshold decides about alerts.
         listener: Called after every batch.
         batch_rows: Rows at a time.
@@ -96,7 +96,7 @@ def score_file(
     taken = [name for name in kept if name in SCORE_COLUMNS]
     if taken:
         raise ValueError(f"the column {taken[0]!r} cannot be kept: scores are written under that name")
-    threshold = model.policy(policy).threshold
+    threshold = model.policy(policy).threshold  # an unknown name is refused before anything is read
     used = [column.name for column in model.schema.columns]
     columns = list(dict.fromkeys([*used, *kept]))
     batches = open_batches(source, columns=columns, rows=batch_rows)
