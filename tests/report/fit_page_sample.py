@@ -12,9 +12,8 @@ from raresight.automl.records import FoldResult, Trial
 from raresight.metrics import interval, threshold_at_fpr
 from raresight.metrics.comparison import Comparison
 from raresight.model.families import Candidate
-from raresight.report.fit_content import FitContent
+from raresight.report.fit_content import Answer, FitContent, MapPoint, Reliability, Reproduction, RowsUsed
 from raresight.report.fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
-from raresight.report.fit_parts import Answer, MapPoint, Reliability, Reproduction, RowsUsed
 
 HOSTILE = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\"&'</table>"
 FPR, MAX_FPR = 0.001, 0.01
@@ -36,12 +35,14 @@ def fit_content(y: Any, log_odds: Any) -> FitContent:
     threshold = threshold_at_fpr(y, log_odds, FPR)
     alert = log_odds >= threshold
     probability = 1 / (1 + np.exp(-log_odds))
+    recall = interval("recall_at_fpr", y, log_odds, fpr=FPR, draws=200)
     answer = Answer(
         family="lightgbm",
         loss=WINNER,
         parameters={"learning_rate": 0.0512345, "n_estimators": 312},
-        headline="The model catches most of the rows with fraud = yes.",
-        recall=interval("recall_at_fpr", y, log_odds, fpr=FPR, draws=200),
+        headline=f"The model catches {recall.estimate:.1%} of the rows with fraud = yes.",
+        cost="At most 0.1% of the other rows raise a false alert.",
+        recall=recall,
         fpr=FPR,
         max_fpr=MAX_FPR,
         alerts_per_100k=float(alert.mean() * 1e5),

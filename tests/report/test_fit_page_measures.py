@@ -181,7 +181,7 @@ def test_information_names_a_loss_as_it_was_given(rows):
 def test_missing_plotly_is_named():
     script = (
         "import sys; sys.modules['plotly'] = None\n"
-        "from raresight.report.fit_page.embedding import packed_plotly\npacked_plotly()"
+        "from raresight.report.fit_page.page import packed_plotly\npacked_plotly()"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert run.returncode != 0

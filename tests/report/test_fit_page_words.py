@@ -87,6 +87,7 @@ def silent(content):
     answer = replace(
         content.answer,
         headline="No alert is possible.",
+        cost="",
         fpr=0.001,
         precision=float("nan"),
         alerts_per_100k=0.0,

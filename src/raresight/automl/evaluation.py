@@ -213,6 +213,7 @@ class Outcome:
             {
                 "model": self.winner.to_dict() | {"text": self.model.describe()},
                 "headline": wording.headline(self),
+                "cost": wording.cost(self),
                 "threshold": self.held_out.threshold,
                 "evaluation": self.evaluation.to_dict(),
                 "loss_mattered": self.loss_mattered,
@@ -264,7 +265,8 @@ class Outcome:
     def __str__(self) -> str:
         # A budget without an alert is the headline then, and need not be said again.
         notes = [note for note in self.notes if note != wording.headline(self)]
-        return "\n".join([wording.headline(self), self.model.describe(), self.loss_sentence, *notes])
+        answer = f"{wording.headline(self)} {wording.cost(self)}".rstrip()
+        return "\n".join([answer, self.model.describe(), self.loss_sentence, *notes])
 
 
 def conclude(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .options import Options
 
 __all__ = [
+    "cost",
     "headline",
     "loss_verdict",
     "no_alert_note",
@@ -27,15 +28,25 @@ __all__ = [
 
 
 def headline(outcome: Outcome) -> str:
-    """What the model catches and what that costs, in the user's own names."""
+    """What the model catches, in the user's own names."""
     found, schema = outcome.evaluation, outcome.model.schema
     if not found.alarms:
         return no_alert_note(outcome.held_out)
-    recall, alerts = found["recall_at_fpr"], found.alarms / found.rows * 100_000
+    recall = found["recall_at_fpr"]
     return (
         f"The model catches {recall.estimate:.1%} of the rows with {schema.target} = {schema.positive} "
-        f"({recall.level:.0%} interval {recall.low:.1%} to {recall.high:.1%}). At most "
-        f"{100 * found.fpr:.4g}% of the other rows raise a false alert. "
+        f"({recall.level:.0%} interval {recall.low:.1%} to {recall.high:.1%})."
+    )
+
+
+def cost(outcome: Outcome) -> str:
+    """What that costs in alerts; nothing where no alert is raised."""
+    found = outcome.evaluation
+    if not found.alarms:
+        return ""
+    alerts = found.alarms / found.rows * 100_000
+    return (
+        f"At most {100 * found.fpr:.4g}% of the other rows raise a false alert. "
         f"That is {alerts:,.0f} alerts per 100,000 rows, {found.precision:.1%} of them right."
     )
 

@@ -7,10 +7,10 @@ import warnings
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from .. import __version__
 from . import analyze, fit, losses, score, show
-from .console import show_error, show_warning
 
 __all__ = ["app", "main"]
 
@@ -52,11 +52,25 @@ def main() -> None:
     debug = "--debug" in arguments
     if debug:  # accepted before and after the command's name
         arguments = ["--debug", *(argument for argument in arguments if argument != "--debug")]
-    warnings.showwarning = show_warning
+    warnings.showwarning = _show_warning
     try:
         app(args=arguments, prog_name="raresight")
     except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         if debug:
             raise
-        show_error(error)
+        _show_error(error)
         sys.exit(1)
+
+
+def _show_error(error: Exception) -> None:
+    Console(stderr=True).print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    Console(stderr=True).print(f"[bold yellow]warning:[/] {_plain(message)}", highlight=False, soft_wrap=True)
+
+
+def _plain(error: Exception | str) -> str:
+    from rich.markup import escape
+
+    return escape(str(error) or type(error).__name__)

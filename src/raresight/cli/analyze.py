@@ -27,7 +27,7 @@ def analyze(
     score: Annotated[str, typer.Option(help="Column of --scores with the scores.")] = "score",
 ) -> None:
     """Say what losses do at your imbalance: shape, decay of information, influence."""
-    from ..report.analysis_input import find_loss, read_scores
+    from ..report.analysis import find_loss, read_scores
     from ..theory.analysis import REFERENCE, analyse
 
     chosen = [find_loss(text) for text in losses]
@@ -39,11 +39,11 @@ def analyze(
 
         typer.echo(encoder.dumps([analysis.to_dict() for analysis in analyses], indent=2))
     else:
-        from ..report.analysis_table import analysis_table
+        from ..report.analysis import analysis_table
 
         Console().print(analysis_table(analyses, what))
     if html is not None:
-        from ..report.analysis_page import write_analysis_page
+        from ..report.analysis import write_analysis_page
 
         write_analysis_page(chosen, analyses, experiment, what, html)
         typer.echo(f"wrote {html}", err=True)

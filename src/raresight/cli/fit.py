@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import MISSING
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..automl.options import Options, default_folder
-from ..common.progress import Status, duration
-from .console import progress_console
+from ..common.progress import FaultTolerantStream, Status, duration
 
 if TYPE_CHECKING:
     from ..automl.records import Progress
@@ -30,14 +30,14 @@ def fit(data: str, *, out: Path | None, resume: bool, quiet: bool, json: bool, *
     from ..fitting import fit as run
 
     folder = out or default_folder(data)
-    console = progress_console()
     try:
         with show_progress(not quiet) as display:
             result = run(data, out=folder, resume=resume, listener=_Narrator(display), **options)
     except KeyboardInterrupt:
         kept = (folder / "run.json").exists()
         hint = "continue with the same command and --resume" if kept else "nothing was written"
-        console.print(f"stopped; {hint}", highlight=False)
+        # Standard error may be closed by now, as by a terminal that is gone.
+        FaultTolerantStream(sys.stderr).write(f"stopped; {hint}\n")
         raise typer.Exit(130) from None
     if json:
         import json as encoder

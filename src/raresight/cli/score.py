@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import progress_console
-
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ..model.scoring import Scored, ScoringProgress
 
 __all__ = ["EXAMPLE", "score"]
@@ -28,40 +24,20 @@ def score(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Score rows: log-odds, probability and alert, in the order of the rows, at constant memory."""
-    typer.echo(score_with_progress(model, data, out, keep, policy, progress_console(), quiet))
-
-
-def score_with_progress(
-    model: Path, data: Any, out: Path, keep: str | None, policy: str, console: Console, quiet: bool
-) -> str:
-    """Score a file and say what was written."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
+    from ..common.progress import Status, show_progress
     from ..model.model import load
     from ..model.scoring import score_file
 
     loaded = load(model)
     columns = [name.strip() for name in keep.split(",") if name.strip()] if keep else []
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=quiet or not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task("scoring", total=None)
+    with show_progress(not quiet) as display:
 
-        def listen(progress: ScoringProgress) -> None:
-            text = f"{progress.rows:,} rows"
-            bar.update(
-                task, description=text, completed=progress.bytes_read, total=progress.total_bytes or None
-            )
+        def show(progress: ScoringProgress) -> None:
+            share = progress.bytes_read / progress.total_bytes if progress.total_bytes else None
+            display.show(Status(f"{progress.rows:,} rows", share))
 
-        scored = score_file(loaded, data, out, keep=columns, policy=policy, listener=listen)
-    return _said(scored)
+        scored = score_file(loaded, data, out, keep=columns, policy=policy, listener=show)
+    typer.echo(_said(scored))
 
 
 def _said(scored: Scored) -> str:

@@ -4,33 +4,147 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..automl.evaluation import InfluentialRow, Outcome, SearchSummary
 from ..automl.records import Trial
-from ..automl.wording import headline, split_sentence
+from ..automl.wording import cost, headline, split_sentence
 from ..common.json_values import plain
 from ..losses import parse
 from ..model.families import Candidate
-from .fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
-from .fit_parts import (
-    Answer,
+from .fit_measures import (
     BandPoint,
+    Bin,
     Curve,
     Distribution,
     InformationRow,
-    MapPoint,
-    Reliability,
-    Reproduction,
-    RowsUsed,
+    band_of,
+    curve_of,
+    distribution_of,
+    information_of,
+    reliability_of,
 )
 
-__all__ = ["FitContent", "content_of"]
+__all__ = [
+    "Answer",
+    "FitContent",
+    "IntervalLike",
+    "MapPoint",
+    "Reliability",
+    "Reproduction",
+    "RowsUsed",
+    "content_of",
+]
 
 _FEATURES = 40
+
+
+class IntervalLike(Protocol):
+    """An estimate with its interval; `raresight.metrics.Interval` is one."""
+
+    @property
+    def estimate(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def level(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The chosen model and what it does on the held-out rows.
+
+    Attributes:
+        family: The family of the model, such as "lightgbm".
+        loss: The loss as text, such as "tbl(alpha=0.8,C=0.5)".
+        parameters: The family's parameters; empty for its defaults.
+        headline: What the model catches, in words.
+        cost: What that costs in alerts.
+        recall: Recall at the budget `fpr`, with its interval.
+        fpr: The false-positive rate allowed.
+        max_fpr: The largest rate that the partial AUC looks at.
+        alerts_per_100k: Expected alerts among 100,000 cases.
+        precision: Share of true ones among the alerts; None or NaN where no alert is raised.
+        threshold: Where alarms begin, in log-odds.
+        threshold_probability: The same as a probability.
+        fpr_seen: The false-positive rate of the held-out rows at the threshold.
+        fpr_bound: Upper bound of the true rate there, with 95 % confidence.
+        safe: Threshold and recall that keep the budget with 95 % confidence, or None.
+        loss_sentence: One sentence on whether the loss mattered.
+        loss_mattered: Whether it did; None where that was not asked.
+        partial_auc: Partial AUC up to `max_fpr`, with its interval.
+        auc: AUC, with its interval.
+    """
+
+    family: str
+    loss: str
+    parameters: Mapping[str, float | int]
+    headline: str
+    cost: str
+    recall: IntervalLike
+    fpr: float
+    max_fpr: float
+    alerts_per_100k: float
+    precision: float | None
+    threshold: float
+    threshold_probability: float
+    fpr_seen: float
+    fpr_bound: float
+    safe: tuple[float, float] | None
+    loss_sentence: str
+    loss_mattered: bool | None
+    partial_auc: IntervalLike
+    auc: IntervalLike
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Bins of the probability read off the raw score, and of the calibrated one."""
+
+    before: tuple[Bin, ...] = ()
+    after: tuple[Bin, ...] = ()
+
+
+@dataclass(frozen=True)
+class MapPoint:
+    """Partial AUC of a family with the loss TBL(alpha, C)."""
+
+    family: str
+    alpha: float
+    C: float
+    partial_auc: float
+
+
+@dataclass(frozen=True)
+class RowsUsed:
+    """How the rows were divided; `split` says it in words."""
+
+    train_rows: int
+    test_rows: int
+    test_positives: int
+    split: str
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What it takes to get the same result again.
+
+    Attributes:
+        command: The command as typed.
+        seed: Its seed.
+        versions: Libraries and their versions.
+        fingerprint: Hash of the data.
+    """
+
+    command: str
+    seed: int
+    versions: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +250,7 @@ def _answer(outcome: Outcome) -> Answer:
         loss=candidate.loss,
         parameters=dict(candidate.parameters),
         headline=headline(outcome),
+        cost=cost(outcome),
         recall=found["recall_at_fpr"],
         fpr=found.fpr,
         max_fpr=found.max_fpr,

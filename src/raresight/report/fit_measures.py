@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,84 @@ from ..losses import Loss, parse
 from ..metrics import interval, roc_points
 from ..metrics.calibration import probabilities
 from ..theory import EmpiricalExperiment, explained_fraction, local_index, statistical_information
-from .fit_parts import BandPoint, Bin, Curve, Distribution, InformationRow
 
-__all__ = ["band_of", "curve_of", "distribution_of", "information_of", "reliability_of"]
+__all__ = [
+    "BandPoint",
+    "Bin",
+    "Curve",
+    "Distribution",
+    "InformationRow",
+    "band_of",
+    "curve_of",
+    "distribution_of",
+    "information_of",
+    "reliability_of",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Alarms at each threshold, from the one above every score down; an alarm is a score >= threshold.
+
+    Attributes:
+        thresholds: Falling; the first is infinity, the others are scores of rows.
+        true_positives: Positives at or above each.
+        false_positives: Negatives at or above each.
+        positives: All positives.
+        negatives: All negatives.
+        exact_to_fpr: Below this rate every distinct score is present, so that the threshold of a budget is
+            the very one of `raresight.metrics.threshold_at_fpr`; 1 where nothing was left out.
+    """
+
+    thresholds: NDArray[np.float64]
+    true_positives: NDArray[np.uint32]
+    false_positives: NDArray[np.uint32]
+    positives: int
+    negatives: int
+    exact_to_fpr: float
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
+
+@dataclass(frozen=True)
+class BandPoint:
+    """Recall at a false-positive rate and its interval."""
+
+    fpr: float
+    recall: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Rows of similar probability: its mean, the share of positives among them and that share's interval."""
+
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How many rows of each class fall between neighbouring edges of the log-odds."""
+
+    edges: tuple[float, ...]
+    positives: tuple[int, ...]
+    negatives: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InformationRow:
+    """What a loss sees in the held-out scores at the data's odds; None where the loss has no such number."""
+
+    loss: str
+    index: float | None
+    explained_fraction: float | None
+    information: float | None
 
 
 def curve_of(y: Any, log_odds: Any, most_points: int = 20_000) -> Curve:

@@ -1,8 +1,9 @@
-"""How the page writes numbers and names."""
+"""How the page writes numbers, names and tables as HTML."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from html import escape
 from typing import Any
@@ -13,8 +14,11 @@ __all__ = [
     "count",
     "counted",
     "decimal",
+    "empty",
     "family_name",
+    "heads",
     "key",
+    "left_out",
     "loss",
     "name",
     "number",
@@ -22,9 +26,12 @@ __all__ = [
     "percent",
     "points",
     "seconds",
+    "sentence",
     "short_percent",
     "significant",
+    "sortable_heads",
     "span",
+    "table",
     "threshold",
 ]
 
@@ -43,6 +50,15 @@ def name(text: Any, longest: int = LONGEST_NAME) -> str:
     if len(shown) > longest:
         shown = shown[: longest - 1] + "\u2026"
     return escape(shown)
+
+
+def sentence(text: str) -> str:
+    """A sentence of the outcome, safe in HTML, with the space before a percent sign that the page has.
+
+    >>> sentence("It catches 12% of <b>.").replace(SPACE, " ")
+    'It catches 12 % of &lt;b&gt;.'
+    """
+    return escape(re.sub(r"(?<=\d)%", f"{SPACE}%", text))
 
 
 def loss(text: str) -> str:
@@ -172,3 +188,43 @@ def threshold(value: float) -> str:
 
 def parameters(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name(key)} {number(value)}" for key, value in values.items())
+
+
+# How many rows a table shows before its button is pressed; page.css hides the others.
+FIRST_ROWS = {"leaders": 12, "influential-table": 12, "column-table": 15}
+
+
+def heads(*columns: tuple[str, str]) -> str:
+    """Column headings; the class "n" is for numbers."""
+    return "".join(f'<th scope="col" class="{kind}">{label}</th>' for label, kind in columns)
+
+
+def sortable_heads(*columns: tuple[str, str]) -> str:
+    return heads(*((f'<button type="button">{label}</button>', kind) for label, kind in columns))
+
+
+def table(identity: str, label: str, head: str, body: str, rows: int, kind: str = "") -> str:
+    """A table in a box of its own that scrolls sideways; a long one has a button that shows all of it."""
+    more = ""
+    if rows > FIRST_ROWS.get(identity, rows):
+        more = (
+            f'<button type="button" class="more" data-more="{identity}" aria-expanded="false" hidden>'
+            f"Show all {rows}</button>"
+        )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
+        f'<table id="{identity}" class="{kind}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>{more}"
+    )
+
+
+def left_out(rows: int, what: str) -> str:
+    """How many of the things named, in the singular, are not shown."""
+    if rows <= 0:
+        return ""
+    verb = "is" if rows == 1 else "are"
+    return f'<p class="note">{counted(rows, f"further {what}")} {verb} not shown here.</p>'
+
+
+def empty(why: str) -> str:
+    return f'<p class="empty">{escape(why)}</p>'

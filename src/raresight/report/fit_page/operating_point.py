@@ -1,0 +1,231 @@
+"""The chosen operating point in words and figures, its explorer, and the charts of the held-out rows."""
+
+from __future__ import annotations
+
+import math
+
+from ...model.families import FAMILIES
+from ..fit_content import Answer, FitContent
+from . import html as w
+
+__all__ = ["answer", "curves", "explorer"]
+
+
+def answer(content: FitContent) -> str:
+    """The section that answers; plain HTML, so that it reads without scripts."""
+    a = content.answer
+    figures = "\n".join(
+        (
+            _figure("Recall", w.percent(a.recall.estimate), w.span(a.recall)),
+            _figure("Precision", w.percent(a.precision), _one_in(a.precision)),
+            _figure(
+                "Alerts per 100,000 cases", w.count(a.alerts_per_100k), "at the held-out share of positives"
+            ),
+            _figure(
+                "Threshold (log-odds)",
+                w.threshold(a.threshold),
+                f"probability {w.percent(a.threshold_probability, 4)}",
+            ),
+            _figure(
+                f"Partial AUC to {w.short_percent(a.max_fpr)}",
+                w.decimal(a.partial_auc.estimate),
+                w.span(a.partial_auc, w.decimal),
+            ),
+            _figure("AUC", w.decimal(a.auc.estimate), w.span(a.auc, w.decimal)),
+        )
+    )
+    return f"""
+<section id="answer" aria-labelledby="answer-head">
+<h2 id="answer-head" class="lead">{_headline(a)}</h2>
+<p class="under">{w.sentence(a.cost)} Measured on {w.counted(content.used.test_rows, "held-out row")} with
+{w.counted(content.used.test_positives, "positive")}.{_pointer(content)}</p>
+{_notes(content)}
+<dl class="figures">
+{figures}
+</dl>
+<p class="verdict {"good" if a.loss_mattered else "plain"}">{w.sentence(a.loss_sentence)}</p>
+<dl class="pairs">
+<dt>Model</dt><dd>{w.family_name(a.family)}</dd>
+<dt>Loss</dt><dd><code>{w.loss(a.loss)}</code></dd>
+<dt>Parameters</dt><dd>{_parameter_words(a)}</dd>
+<dt>Threshold</dt><dd>{_threshold_words(content)}</dd>
+</dl>
+</section>"""
+
+
+def _headline(answer: Answer) -> str:
+    """The headline with its figure in bold."""
+    figure = w.sentence(f"{answer.recall.estimate:.1%}")
+    return w.sentence(answer.headline).replace(figure, f"<strong>{figure}</strong>", 1)
+
+
+def _parameter_words(answer: Answer) -> str:
+    """Every parameter of the family: those that the search chose, then its defaults."""
+    defaults = FAMILIES[answer.family].defaults if answer.family in FAMILIES else {}
+    usual = {key: value for key, value in defaults.items() if key not in answer.parameters}
+    chosen, rest = w.parameters(answer.parameters), w.parameters(usual)
+    return "; ".join(part for part in (chosen, f"by default {rest}" if rest else "") if part)
+
+
+def plain_answer(content: FitContent) -> str:
+    """The operating point in words, for a browser without scripts."""
+    a = content.answer
+    return (
+        f"{w.sentence(a.headline)} {w.sentence(a.cost)} "
+        f"The threshold is {w.threshold(a.threshold)} in log-odds "
+        f"(probability {w.percent(a.threshold_probability, 4)})."
+    )
+
+
+def _pointer(content: FitContent) -> str:
+    warnings = len(content.profile.get("warnings", ()))
+    if not warnings:
+        return ""
+    words = (
+        "is <a href='#warnings'>one warning</a>"
+        if warnings == 1
+        else (f"are <a href='#warnings'>{warnings} warnings</a>")
+    )
+    return f" There {words} about the data."
+
+
+def _figure(label: str, value: str, note: str) -> str:
+    return (
+        f'<div><dt>{label}</dt><dd><span class="value">{value}</span>'
+        f'<span class="note">{note}</span></dd></div>'
+    )
+
+
+def _one_in(precision: float | None) -> str:
+    if precision is None or math.isnan(precision):
+        return "no alert is raised"
+    return f"one alert in {w.count(1 / precision)} is true" if precision > 0 else "no true alert"
+
+
+def _notes(content: FitContent) -> str:
+    """What must be said beside the figures; a budget without an alert is the headline already."""
+    notes = (note for note in content.notes if note != content.answer.headline)
+    return "".join(f'<p class="warned">{w.sentence(note)}</p>' for note in notes)
+
+
+def _threshold_words(content: FitContent) -> str:
+    a = content.answer
+    sure = f"95{w.SPACE}% confidence"
+    words = (
+        f"On the held-out rows {w.percent(a.fpr_seen)} of the negatives lie at or above it; with {sure} the "
+        f"true rate is at most {w.percent(a.fpr_bound)}. "
+    )
+    if a.safe is None:
+        return (
+            words + f"The held-out negatives are too few for a threshold that keeps the budget with {sure}."
+        )
+    threshold, recall = a.safe
+    return words + (
+        f"To keep the budget on new data with {sure}, use {w.threshold(threshold)}, which catches "
+        f"{w.percent(recall)}."
+    )
+
+
+def explorer(content: FitContent) -> str:
+    """The section of the operating-point explorer."""
+    return f"""
+<section id="explorer" aria-labelledby="explorer-head">
+<h2 id="explorer-head">Operating-point explorer</h2>
+<p>Choose how many false alarms you can afford, or how many alerts a day you can look at, or what errors cost.
+The figures are those of the held-out rows at the threshold that results.</p>
+<noscript><p class="empty">The explorer and the charts need JavaScript. {plain_answer(content)}</p></noscript>
+<div class="explorer">
+<form class="controls" onsubmit="return false" autocomplete="off">
+<div class="wide">
+<label for="slider">False-positive budget (log scale)</label>
+<div class="slide"><input type="range" id="slider" min="0" max="1000" step="1" value="500">
+<input type="text" id="budget" aria-label="False-positive budget, typed" aria-describedby="budget-help"></div>
+<p class="note" id="budget-help">Drag, use the arrow keys, or type a share such as 0.05 % or 0.0005.</p>
+</div>
+{_field("volume", "Cases a day")}
+{_field("capacity", "Alert capacity a day", "no limit")}
+{_field("miss-cost", "Cost of a miss", "such as 500")}
+{_field("alarm-cost", "Cost of a false alarm", "such as 5")}
+<div><label for="prior">Share of positives</label><input type="text" id="prior" aria-describedby="prior-help">
+<p class="note" id="prior-help">In use; precision, alerts and cost follow it.
+<button type="button" class="link" id="reset-prior" hidden>Held-out share</button></p></div>
+<div class="buttons"><button type="button" id="cheapest" disabled>Cheapest threshold</button>
+<button type="button" id="restart">Back to {w.short_percent(content.answer.fpr)}</button></div>
+</form>
+<div class="outcome">
+<p id="set-by" class="set-by" aria-live="polite"></p>
+<p id="no-alert" class="warned" aria-live="polite"></p>
+<dl class="figures">
+{_output("Recall", "recall", "recall-note", "caught")}
+{_output("Precision", "precision", "precision-note")}
+{_output("False-positive rate", "fpr", "fpr-note")}
+{_output("Alerts per 100,000 cases", "alerts")}
+{_output("Alerts a day", "daily", "daily-note")}
+{_output("Cost per 100,000 cases", "cost", "cost-note")}
+{_output("Threshold (log-odds)", "threshold", "threshold-note")}
+</dl>
+<p id="thinned" class="note"></p>
+</div>
+</div>
+</section>"""
+
+
+def _field(key: str, label: str, hint: str = "") -> str:
+    return (
+        f'<div><label for="{key}">{label}</label>'
+        f'<input type="text" inputmode="decimal" id="{key}" placeholder="{hint}"></div>'
+    )
+
+
+def _output(label: str, key: str, *notes: str) -> str:
+    spans = "".join(f'<span class="note" id="out-{note}"></span>' for note in notes)
+    return f'<div><dt>{label}</dt><dd><output class="value" id="out-{key}">none</output>{spans}</dd></div>'
+
+
+def curves(content: FitContent) -> str:
+    """The section of the charts that read the held-out rows."""
+    level = w.percent(content.answer.recall.level, 2)
+    charts = "\n".join(
+        (
+            _chart(
+                "roc",
+                "ROC, logarithmic",
+                f"Share of positives caught against the share of negatives alarmed, with the {level} "
+                "interval of recall; thresholds without a false alarm stand at the left edge.",
+            ),
+            _chart(
+                "pr",
+                "Precision and recall",
+                "How many of the alerts are true when more of the positives are caught, at the share of "
+                "positives set in the explorer.",
+            ),
+            _chart(
+                "reliability",
+                "Reliability",
+                "Observed share of positives among rows of similar predicted probability; points on the "
+                "dotted line are calibrated, and a triangle is the upper limit of a group without positives.",
+            ),
+            _chart(
+                "distribution",
+                "Scores by class",
+                "Calibrated log-odds of each class, scaled to the same area, with the explorer's threshold: "
+                "what lies to its right raises an alert.",
+            ),
+        )
+    )
+    return f"""
+<section id="curves" aria-labelledby="curves-head">
+<h2 id="curves-head">Curves of the held-out rows</h2>
+<p id="no-charts" class="empty" hidden></p>
+<div class="charts">
+{charts}
+</div>
+</section>"""
+
+
+def _chart(key: str, title: str, caption: str) -> str:
+    return (
+        f'<figure><h3 id="title-{key}">{title}</h3><div class="chart" id="chart-{key}" role="img" '
+        f'aria-labelledby="title-{key}" aria-describedby="caption-{key}"></div>'
+        f'<figcaption id="caption-{key}">{caption}</figcaption></figure>'
+    )
