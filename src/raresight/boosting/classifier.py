@@ -507,6 +507,7 @@ def _mean_loss(loss: Loss, library: str) -> Callable[..., Any]:
         weights = data.get_weight()
         scores = np.asarray(scores)
         values = loss.value(scores, labels if scores.ndim == 1 else labels.astype(np.int64))
+        # The libraries give an empty array where there are no weights.
         has_weights = weights is not None and len(weights) > 0
         mean = float(np.average(values, weights=weights if has_weights else None))
         return ("loss", mean) if library == "xgboost" else ("loss", mean, False)
@@ -580,6 +581,7 @@ def check_description(described: dict[str, Any], n_classes: int) -> None:
     for name, (values, length) in numbers.items():
         if not isinstance(values, list) or len(values) != length:
             raise ValueError(f"{name} must be a list of {length} numbers for {n_classes} classes")
+        # JSON of other writers may hold NaN, which would turn every prediction into NaN.
         if not all(_is_number(value) and math.isfinite(value) for value in values):
             raise ValueError(f"{name} must hold finite numbers, got {values}")
     features = described["n_features"]

@@ -90,6 +90,7 @@ def limits_of(loss: Loss, start: Start, hessian_factor: float = 1.0) -> LeafLimi
     """
     n_classes = len(start.shares)
     even = start_of(loss, (1 / n_classes,) * n_classes)
+    # The geometric mean of both ends of the score, but never above the start.
     scale = min(start.relative_curvature, math.sqrt(start.relative_curvature * even.relative_curvature))
     scale *= hessian_factor
     if not math.isfinite(scale):

@@ -64,6 +64,7 @@ class Gradients:
         self.factor = np.float32(factor)
         self.labels = read_labels(labels, n_classes)
         self.weights = read_weights(weights, self.labels)
+        # Of the whole data, not of a block: rows of one model must have one floor.
         self.floor: np.float32 | None = None
         if loss.has_unique_minimiser:
             if shares is None:
@@ -88,6 +89,7 @@ class Gradients:
         with self._ops.guard():
             for first in range(0, len(self.labels), step):
                 rows = slice(first, first + step)
+                # In float32, as the libraries keep scores and gradients: half the memory to move.
                 block = np.ascontiguousarray(z[rows], dtype=np.float32)
                 self._block(block, rows, gradient[rows], hessian[rows])
         return gradient, hessian
@@ -105,6 +107,7 @@ class Gradients:
         if self.floor is None:
             # No constant is best for such a loss: the curvature of the first rows at their first scores.
             self.floor = _floor(float(np.abs(hessian).mean()))
+        # The minimum is one read; the maximum of each row would be written back every round.
         if not hessian.min() >= self.floor:
             np.maximum(hessian, self.floor, out=hessian)
         if self.weights is not None:

@@ -120,6 +120,8 @@ class Objective:
                 if weights is None or old_weights is None
                 else np.array_equal(weights, old_weights)
             )
+            # The libraries hand over the same labels each round; comparing them is far cheaper than preparing
+            # them.
             if gradients.n_classes == n_classes and same_weights and np.array_equal(labels, old_labels):
                 return gradients
         factor = hessian_factor(self.library, n_classes)
@@ -172,6 +174,7 @@ class CatBoostObjective:
         scores = np.fromiter(approxes, dtype=np.float64, count=n)
         labels = np.fromiter(targets, dtype=np.float64, count=n)
         _, slope, bend = self.loss.derivatives(scores, labels)
+        # Before the weights: a row of weight zero must stay without curvature.
         bend = np.maximum(bend, _CATBOOST_FLOOR)
         if weights is not None and len(weights) > 0:
             weight = np.fromiter(weights, dtype=np.float64, count=n)

@@ -127,6 +127,7 @@ def held_out_calibrator(log_posterior: Array, codes: Array, weights: Array | Non
     """
     n_classes = log_posterior.shape[1]
     sums = np.bincount(codes, weights, minlength=n_classes)
+    # A slope needs both classes: with one alone the best one is infinite.
     if sums.min() == 0:
         return Calibrator(1.0, (0.0,) * (n_classes - 1))
     likeliest = np.maximum(log_posterior - log_posterior.max(axis=1, keepdims=True), -_LARGEST)

@@ -31,6 +31,7 @@ _COLUMNS = ("n_features_in_", "feature_names_in_")
 @contextmanager
 def columns_kept_on_failure(estimator: Any) -> Iterator[None]:
     """A fit inside that fails leaves the columns of the model fitted before, which so stays whole."""
+    # validate_data sets these before anything can fail.
     columns = {name: estimator.__dict__[name] for name in _COLUMNS if name in estimator.__dict__}
     try:
         yield

@@ -25,6 +25,7 @@ def read_targets(y: Any, owner: str, name: str = "y") -> Array:
     refuse_masked(y, "y")
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
+    # A table of one column is a common mistake: it is taken, with the warning that scikit-learn gives.
     labels = column_or_1d(y)
     if np.asarray(y).ndim == 2:
         warnings.warn(
@@ -102,6 +103,7 @@ def _counted(labels: Array) -> tuple[Array, Array]:
 def encode_known(labels: Array, classes: Array, name: str) -> Array:
     """The same with the classes of training; another label is an error."""
     codes = np.searchsorted(classes, labels)
+    # searchsorted gives a place to every label; only one that is found there is known.
     wrong = classes[np.minimum(codes, len(classes) - 1)] != labels
     if np.any(wrong):
         raise ValueError(
@@ -121,6 +123,7 @@ def shares_of(codes: Array, weights: Array | None, classes: Array) -> Array:
     if np.any(rows == 0):
         empty = _plain(classes[int(np.argmin(rows))])
         raise ValueError(f"every row of class {empty} has weight zero: one class is missing")
+    # Weights of 1e308 would sum to infinity; only their proportions count.
     scaled = None if weights is None else below_one(weights)
     total = np.bincount(codes, scaled, minlength=len(classes)).astype(np.float64)
     shares = total / total.sum()

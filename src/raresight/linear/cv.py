@@ -124,6 +124,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         weights = read_weights(sample_weight, X)
         score = scorer(self.metric, **self._event(classes), **dict(self.metric_params or {}))
+        # Folds are fitted to class numbers, so a mapping of weights must name those.
         coded = self._coded_weights(classes, codes)
         columns: list[NDArray[np.float64]] = []
         settings: list[tuple[Any, float]] = []
@@ -136,6 +137,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings = [(fit.model.loss, fit.l2) for fit in fits]
         scores = np.column_stack(columns)
         mean = scores.mean(axis=1)
+        # The first of equals: argmax keeps the order that the user gave.
         best = int(np.argmax(mean))
         loss, l2 = settings[best]
         self.best_model_ = self._path(X, y, weights, self.class_weight, [loss], [l2])[0].model

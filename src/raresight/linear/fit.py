@@ -125,6 +125,7 @@ def _pilot_fits(
     """Fits of a part of the rows, as near as its sampling error deserves."""
     runs = []
     for setting, start, constant in zip(settings, starts, safe):
+        # Losses of small gradients need a smaller tolerance to be as near.
         near = _PILOT_ACCURACY * min(1.0, _constant_pull(part, setting.loss))
         runs.append(_run(part, replace(setting, tolerance=near, precise=False, max_iter=50), start, constant))
     return _side_by_side(part, runs)
@@ -167,6 +168,7 @@ def carry_over(sample: Sample, old: Loss, theta: Floats, loss: Loss, constant: F
     spread = float(np.linalg.norm(theta[:-1]))
     z = theta[-1] + np.linspace(-1.0, 3.0, 17) * spread
     try:
+        # Where the rare class lies, from the intercept upwards: the link matters there most.
         target = loss.score(old.log_odds(z))
     except RuntimeError:  # the link of a loss that is not monotone exists on an interval only
         return constant
@@ -267,6 +269,7 @@ def pulling_part(sample: Sample, loss: Loss, theta: Floats) -> Sample:
     sizes = slope_sizes(sample, loss, theta)
     n = _rows_that_count(sample)
     mean = float(sizes.sum(dtype=np.float64)) / n
+    # A tenth of the mean pull is added to all, so that no weight is more than eleven times the mean.
     chance = sizes + sizes.dtype.type(0.1 * mean)
     chance *= sizes.dtype.type(_goal(sample, _PULLING_SHARE) / (1.1 * mean * n))
     if sample.weights is not None:

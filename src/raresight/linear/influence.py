@@ -91,6 +91,7 @@ def _influence(sample: Sample, loss: Loss, penalty: Penalty, theta: Floats) -> I
     design, n, k = sample.design, sample.design.n_rows, sample.n_scores
     here = evaluate(sample, [Request(loss, penalty, theta.ravel(), 2, double=True)])[0]
     assert here.hessian is not None
+    # With R R' = H^-1 both x.H^-1 x and the length of D in the metric of H are plain sums of squares.
     root = _inverse_root(here.hessian, loss)
     pull, leverage, losses, own = (np.empty(n) for _ in range(4))
     for rows in row_blocks(n, max(sample.size, 1)):
@@ -112,6 +113,7 @@ def _binary_terms(
         value, slope, bend = loss._labelled(NumpyOps, scores[:, 0], labels.astype(np.float64), 2)
     reach = ((block @ root) ** 2).sum(axis=1)  # x~.H^-1 x~
     leverage = weight * bend * reach
+    # A row with leverage 1 determines a coefficient alone; its pull is huge, but finite.
     rest = np.maximum(1 - leverage, 1e-10)
     pull = weight * np.abs(slope) * np.sqrt(reach) / rest
     return value, pull, leverage, weight * slope**2 * reach / rest

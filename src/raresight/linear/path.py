@@ -148,6 +148,7 @@ def fit_pairs(
     if not models:
         raise ValueError("fit_pairs needs at least one pair of a loss and an l2")
     options = models[0]._options()
+    # One reading serves all models: they share the standardised columns.
     reading = read_training(models[0], X, y, sample_weight, fit_intercept)
     chosen: dict[str | int, Loss] = {}  # a loss is read once for all its penalties
     settings = []

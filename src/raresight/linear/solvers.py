@@ -70,6 +70,7 @@ def factor(hessian: Floats) -> Factor:
     down in every case.
     """
     try:
+        # Cholesky first: it costs a small part of the eigenvectors, and fails where they are needed.
         root = linalg.cho_factor(hessian, lower=True, check_finite=False)
         diagonal = np.diag(root[0])
         if diagonal.min() > math.sqrt(_FLOOR) * diagonal.max():
@@ -112,6 +113,7 @@ class Curvature:
     def learn(self, step: Floats, change: Floats) -> None:
         """A step and the change of the gradient along it; of no use where the curvature was negative."""
         along = float(step @ change)
+        # A pair with s.y near zero would make the inverse Hessian explode.
         if along > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self.pairs = [*self.pairs[1 - _MOST_PAIRS :], (step, change, 1 / along)]
 
@@ -209,6 +211,7 @@ def descend(settings: Settings, start: Floats, safe: Floats) -> Run:
     step = 0
     while True:
         residual = length(here.gradient)
+        # Converged by float32, which may deceive: the same point once more in float64.
         if residual <= limit_of(settings, here) and settings.precise and not here.double:
             double = True
             here = yield _ask(settings, theta, 1, double)
@@ -228,6 +231,7 @@ def descend(settings: Settings, start: Floats, safe: Floats) -> Run:
         double = double or residual * max(rate, _SETTLED) <= max(
             limit_of(settings, here), _SINGLE * here.scale
         )
+        # A Hessian costs several gradients; while steps shrink the residual tenfold the old one will do.
         order = 2 if settings.newton and rate > _SETTLED else 1
         direction = _direction(theta, here, curvature)
         found = yield from _line_search(settings, theta, here, direction, order, double)
@@ -314,6 +318,7 @@ def _line_search(
         noise = here.noise + there.noise
         # Where the decrease drowns in the rounding of the value, the slope along the step still tells
         # (Hager and Zhang).
+        # The usual Armijo constant.
         falls = there.value <= here.value + 1e-4 * reach * slope
         flat = there.value <= here.value + noise and slope_there <= -0.8 * slope
         if not (usable and (falls or flat)):
@@ -426,6 +431,7 @@ def _minimise_model(hessian: Floats, gradient: Floats, theta: Floats, penalty: F
     goal = 1e-3 * length(least_subgradient(gradient, theta, penalty))
     for sweep in range(1000):
         for j in np.flatnonzero((point != 0) | (np.abs(slope) > penalty) | (penalty == 0)):
+            # The minimum along one coordinate, moved towards zero by the penalty (soft thresholding).
             free = point[j] - slope[j] / diagonal[j]
             size = abs(free) - penalty[j] / diagonal[j]
             moved = math.copysign(size, free) if size > 0 else 0.0
@@ -433,6 +439,7 @@ def _minimise_model(hessian: Floats, gradient: Floats, theta: Floats, penalty: F
                 slope += (moved - point[j]) * hessian[j]
                 point[j] = moved
         if sweep % 5 == 4:
+            # Coordinate descent finds the signs in a few sweeps, but creeps along correlated features.
             solved = _solve_signs(hessian, gradient, theta, penalty, point)
             if solved is not None:
                 return solved

@@ -167,6 +167,7 @@ class Sample:
     def sums(self, requests: Sequence[Request]) -> list[RiskSums]:
         """The sums for all requests, in one pass over the rows."""
         design = self.design
+        # The split into tasks is fixed by the size of X, so that sums do not depend on the number of threads.
         parts = design.tasks()
         groups = _groups(self, requests, _FEW if len(parts) == 1 else len(requests))
         # Threads share the rows; rows of a single block are read by each, for some of the requests.
@@ -201,6 +202,7 @@ class Sample:
 def _groups(sample: Sample, requests: Sequence[Request], most: int) -> list[_RequestGroup]:
     """The requests by precision, at most so many in a group."""
     is_double = [request.double or not sample.design.is_single for request in requests]
+    # float32 and float64 requests cannot share a matrix product.
     groups = []
     for double in (False, True):
         members = [i for i, own in enumerate(is_double) if own == double]
@@ -252,9 +254,11 @@ class _RequestGroup:
         self.kind = np.dtype(np.float64 if double else np.float32)
         columns, scores = sample.columns, sample.n_scores
         centre, scale = columns.fold()
+        # Standardisation is folded into the coefficients: X itself is read as it is.
         thetas = np.stack([request.theta.reshape(scores, columns.n_columns) for request in requests])
         coef = thetas[:, :, : columns.n_features] * scale
         own = thetas[:, :, -1] if columns.intercept else 0.0
+        # In float64 before the cast: for features far from zero the two terms cancel.
         self.offsets = (own - coef @ centre).reshape(-1, 1).astype(self.kind)
         self.coef = coef.reshape(-1, columns.n_features).astype(self.kind)
         self.plans: list[Plan | None] = [
@@ -313,6 +317,7 @@ class _RequestGroup:
         coef = self.coef[places]
         scores = space[: len(coef), : block.shape[0]]
         if self.sample.design.is_sparse:
+            # scipy.sparse has no product into given memory.
             scores[...] = (block @ coef.T).T
         else:
             np.matmul(coef, block.T, out=scores)
@@ -387,6 +392,7 @@ class _RequestGroup:
         labels, k = self.sample.labels[rows], self.sample.n_scores
         for i, (request, sums) in enumerate(zip(self.requests[some], into)):
             own = slice(i * k, (i + 1) * k)
+            # Losses of class logits want the classes last; the product gives them first.
             logits = np.ascontiguousarray(scores[own].T)
             value, slope = request.loss._class_terms(ops, logits, labels, 1)
             scores[own] = slope.T if weight is None else slope.T * weight
@@ -413,6 +419,8 @@ def _add_bend(
         bent = block.multiply(bend[:, None]).tocsr()
         product, weighted = (block.T @ bent).toarray(), block.T @ bend
     else:
+        # One symmetric product: the root of the weights would be faster where they are positive, and a loss
+        # that is not convex has negative ones.
         product, weighted = (block * bend[:, None]).T @ block, bend @ block
     so_far = sums.bends[pair]
     total = so_far[2] + float(bend.sum())

@@ -47,6 +47,7 @@ def resampled(
     steps = coarsened(steps)
     places, where = np.unique(np.concatenate([steps.above, steps.through]), return_inverse=True)
     batch = max(1, DRAWN_TOGETHER // (3 * len(places) + len(steps.gain) + 1))
+    # Batches bound the memory; the draws come from one generator, so the batch size changes the values.
     values = [metric(curve) for curve in _curves(steps, places, where, draws, batch, generator, prior)]
     return np.concatenate(values)
 
@@ -133,6 +134,7 @@ def row_bootstrap(
     values = np.empty((len(scores), draws))
     with show_progress("auto") as display:
         for draw in range(draws):
+            # Exponential weights over their sum are uniform on the simplex: the Bayesian bootstrap.
             weights = base * generator.standard_exponential(len(base))
             drawn = np.bincount(stratum, weights=weights)
             weights *= np.where(drawn > 0, wanted / np.where(drawn > 0, drawn, 1), 0)[stratum]

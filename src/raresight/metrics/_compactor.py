@@ -135,6 +135,7 @@ class Compactor:
         if weights is None:
             self._level(0).append(scores, None, 0)
         else:
+            # floor(log2 w), exactly: frexp reads the exponent.
             heights = np.frexp(weights)[1] - 1
             for height in np.unique(heights):
                 own = heights == height
@@ -185,12 +186,15 @@ class Compactor:
         level = self.levels[height]
         level.sort()
         even = len(level) // 2 * 2  # an odd one out, the highest, stays
+        # The direction that has erred less so far: errors of both signs partly cancel, and the larger sum
+        # grows half as fast.
         higher = self.raised <= self.lowered
         kept, dropped = slice(1 if higher else 0, even, 2), slice(0 if higher else 1, even, 2)
         passed = level.scores.values[kept].copy()
         weights, moved = None, 2**height if height >= 0 else 2.0**height
         if level.weights is not None:
             own = level.weights.values
+            # A score splits one pair at most, and moves the weight of the partner that was dropped.
             weights, moved = own[kept] + own[dropped], float(own[dropped].max())
             level.weights.keep_from(even)
         level.scores.keep_from(even)

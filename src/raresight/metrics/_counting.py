@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import BLOCK, blocks
-from raresight.metrics._inputs import ScoredRows
+from raresight.metrics._inputs import LabelledScores
 
 Floats = NDArray[np.floating[Any]]
 Counts = NDArray[np.float64]
@@ -29,7 +29,7 @@ KEPT_AT_MOST = 0.4  # a larger share of rows to compare exactly makes sorting th
 ENDS = (0.0005, 0.9995)
 
 
-def negatives_above(data: ScoredRows, values: Floats) -> tuple[Counts, Counts]:
+def negatives_above(data: LabelledScores, values: Floats) -> tuple[Counts, Counts]:
     """Weight of the negatives above, and at or above, each of the given scores.
 
     Args:
@@ -43,10 +43,11 @@ def negatives_above(data: ScoredRows, values: Floats) -> tuple[Counts, Counts]:
         bucket_of = best_map(data, values)
         if bucket_of is not None:
             return _by_buckets(data, values, bucket_of)
+    # Few rows, many values, or no map that spreads the rows over the buckets.
     return _by_sorting(data, values)
 
 
-def _by_sorting(data: ScoredRows, values: Floats) -> tuple[Counts, Counts]:
+def _by_sorting(data: LabelledScores, values: Floats) -> tuple[Counts, Counts]:
     """Sort the negatives in blocks, look the values up in each, add.
 
     A block is several times as long as `values`, so that looking up costs less than sorting; blocks are
@@ -80,7 +81,7 @@ def _add_counts(
 
 
 def _by_buckets(
-    data: ScoredRows, values: Floats, bucket_of: Callable[[Floats], NDArray[np.intp]]
+    data: LabelledScores, values: Floats, bucket_of: Callable[[Floats], NDArray[np.intp]]
 ) -> tuple[Counts, Counts]:
     home = bucket_of(values)
     watched = np.zeros(BUCKETS, dtype=bool)
@@ -109,7 +110,7 @@ def _by_buckets(
     return above, through
 
 
-def best_map(data: ScoredRows, values: Floats) -> Callable[[Floats], NDArray[np.intp]] | None:
+def best_map(data: LabelledScores, values: Floats) -> Callable[[Floats], NDArray[np.intp]] | None:
     """The map that leaves the fewest rows to compare exactly, judged on a sample; None if all leave many.
 
     Raw scores spread evenly on their own scale, probabilities of rare events on the scale of their

@@ -17,7 +17,7 @@ LARGEST_EXACT_INTEGER = 2**53  # beyond this, neighbouring integers become one f
 
 
 @dataclass(frozen=True)
-class ScoredRows:
+class LabelledScores:
     """Labels (boolean), finite-or-infinite scores (float32 or float64) and weights of the same length."""
 
     labels: NDArray[np.bool_]
@@ -110,17 +110,17 @@ def check_scores(y_score: Any, name: str = "y_score") -> NDArray[np.floating[Any
 
 def scored(
     y_true: Any, y_score: Any, sample_weight: Any = None, name: str = "y_score", need: str = "both"
-) -> ScoredRows:
+) -> LabelledScores:
     """Checked labels, scores and weights; `need` says which classes must be there."""
     labels = check_labels(y_true)
     scores = check_scores(y_score, name)
     check_lengths(len(labels), len(scores), name)
-    data = ScoredRows(labels, scores, check_weights(sample_weight, len(labels)))
+    data = LabelledScores(labels, scores, check_weights(sample_weight, len(labels)))
     need_classes(data, need)
     return data
 
 
-def need_classes(data: ScoredRows, need: str = "both") -> None:
+def need_classes(data: LabelledScores, need: str = "both") -> None:
     """An error where a class that is needed ("positive", "negative", "both") is absent or weighs nothing."""
     for total, kind, label in ((data.positives, "positive", 1), (data.negatives, "negative", 0)):
         if not np.isfinite(total):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from raresight.common.checks import is_tensor
 from raresight.metrics._counting import negatives_above
-from raresight.metrics._inputs import ScoredRows, scored
+from raresight.metrics._inputs import LabelledScores, scored
 from raresight.metrics._tail import tail_rows
 
 Counts = NDArray[np.float64]
@@ -51,10 +51,11 @@ def steps_of(y_true: Any, y_score: Any, sample_weight: Any = None, max_fpr: floa
     return steps_from(scored(y_true, y_score, sample_weight), max_fpr)
 
 
-def steps_from(data: ScoredRows, max_fpr: float = 1.0) -> RocSteps:
+def steps_from(data: LabelledScores, max_fpr: float = 1.0) -> RocSteps:
     """The steps of checked rows; all that begin at or below `max_fpr` are exact and present."""
     positives, negatives = data.positives, data.negatives
     if max_fpr < 1:
+        # At a rate of 1e-3 a thousandth of the negatives decides: sorting or counting the others is wasted.
         data = tail_rows(data, max_fpr * negatives)
     values, gain = distinct_positives(data)
     above, through = negatives_above(data, values)
@@ -63,7 +64,7 @@ def steps_from(data: ScoredRows, max_fpr: float = 1.0) -> RocSteps:
     )
 
 
-def distinct_positives(data: ScoredRows) -> tuple[NDArray[np.floating[Any]], Counts]:
+def distinct_positives(data: LabelledScores) -> tuple[NDArray[np.floating[Any]], Counts]:
     """The distinct scores of the positives, ascending, and how much weight each has."""
     where = np.flatnonzero(data.labels)
     if data.weights is not None:

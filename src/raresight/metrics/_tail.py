@@ -6,32 +6,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import blocks
-from raresight.metrics._inputs import ScoredRows
+from raresight.metrics._inputs import LabelledScores
 
 SAMPLE = 1 << 16
 WORTH_CUTTING = 1 << 16  # fewer rows are taken whole
 MOST = 0.1  # of the rows may be a tail; a place takes eight bytes, twice as much as a float32 score
 
 
-def tail_rows(data: ScoredRows, negatives: float) -> ScoredRows:
+def tail_rows(data: LabelledScores, negatives: float) -> LabelledScores:
     """All rows at or above some score that has at least `negatives` (weight or count) at or above it."""
     where = _tail(data, negatives)
     return data if where is None else take(data, where)
 
 
-def tail_positions(data: ScoredRows, negatives: float) -> NDArray[np.intp]:
+def tail_positions(data: LabelledScores, negatives: float) -> NDArray[np.intp]:
     """Where those rows are, ascending."""
     where = _tail(data, negatives)
     return np.arange(len(data)) if where is None else where
 
 
-def _tail(data: ScoredRows, negatives: float) -> NDArray[np.intp] | None:
+def _tail(data: LabelledScores, negatives: float) -> NDArray[np.intp] | None:
     """Where those rows are, or None for all of them, where the tail would be most of the rows.
 
     A sample suggests the score, the rows decide: if too few negatives lie above it, the next guess is lower.
     """
     if len(data) < WORTH_CUTTING:
         return None
+    # Rows at even distances rather than random ones: no state, and sorted input is sampled evenly.
     sample = np.sort(data.scores[:: max(1, len(data) // SAMPLE)])[::-1]
     share = negatives / data.negatives
     if data.weights is not None:
@@ -49,14 +50,14 @@ def _tail(data: ScoredRows, negatives: float) -> NDArray[np.intp] | None:
     return None
 
 
-def take(data: ScoredRows, where: NDArray[np.intp]) -> ScoredRows:
+def take(data: LabelledScores, where: NDArray[np.intp]) -> LabelledScores:
     """The rows at these places."""
-    return ScoredRows(
+    return LabelledScores(
         data.labels[where], data.scores[where], None if data.weights is None else data.weights[where]
     )
 
 
-def rows_at_or_above(data: ScoredRows, score: float) -> NDArray[np.intp] | None:
+def rows_at_or_above(data: LabelledScores, score: float) -> NDArray[np.intp] | None:
     """Where they are; None if they are so many (a tie, say) that their places would need much memory."""
     found, count = [], 0
     for rows in blocks(len(data)):

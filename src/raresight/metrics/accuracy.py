@@ -64,6 +64,7 @@ def _tally(
             f"y_true holds {truth.dtype} and y_pred {guess.dtype}: labels of different kinds are never equal."
         )
     weights = check_weights(sample_weight, len(truth))
+    # Classes of the truth alone: a class that is only predicted has no accuracy.
     classes, index = np.unique(truth, return_inverse=True)
     total = np.bincount(index, weights=weights, minlength=len(classes)).astype(np.float64)
     hit = truth == guess

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import blocks, first_row
-from raresight.metrics._inputs import ScoredRows, check_labels, scored
+from raresight.metrics._inputs import LabelledScores, check_labels, scored
 
 Scale = Literal["linear", "log"]
 Floats = NDArray[np.float64]
@@ -84,6 +84,8 @@ def calibration_error(
         gap = np.abs(table.observed - table.expected)
         return float(np.sum(gap) / np.sum(table.weight))
     unit = np.sum(table.rows) / np.sum(table.weight)  # weights of mean one, so that a half means half a row
+    # Half an event on both sides: the logarithm of a bin without events would be infinite, and a bin that
+    # expects next to nothing would count like one that expects hundreds.
     expected = table.expected * unit + 0.5
     factor = np.abs(np.log((table.observed * unit + 0.5) / expected))
     return float(np.sum(factor * expected) / np.sum(expected))
@@ -128,6 +130,7 @@ def calibration_bins(
     weight = np.ones(len(p)) if data.weights is None else data.weights[order].astype(np.float64)
     expected = weight * p
     mass = np.cumsum(expected if by == "events" else weight)
+    # All probabilities are zero: bins by events have no mass to share, so rows are counted.
     if mass[-1] <= 0:
         mass = np.arange(1.0, len(p) + 1)
     # The bin of a row is that of the middle of its group's mass, so that a group is not torn apart.
@@ -148,7 +151,7 @@ def calibration_bins(
     )
 
 
-def probabilities(y_true: Any, probability: Any, sample_weight: Any) -> ScoredRows:
+def probabilities(y_true: Any, probability: Any, sample_weight: Any) -> LabelledScores:
     """Checked labels and probabilities; one class alone is enough for an average."""
     data = scored(y_true, probability, sample_weight, "probability", need="neither")
     if data.scores.min() < 0 or data.scores.max() > 1:
@@ -168,10 +171,11 @@ def squared_error(labels: NDArray[np.bool_], p: Floats) -> Floats:
 
 def surprise(labels: NDArray[np.bool_], p: Floats) -> Floats:
     with np.errstate(divide="ignore"):
+        # 1 - p has no digits left of a small p; log1p keeps them.
         return np.where(labels, -np.log(p), -np.log1p(-p))
 
 
-def _mean(data: ScoredRows, error: Any) -> float:
+def _mean(data: LabelledScores, error: Any) -> float:
     """Weighted mean of a row's error, block by block in double precision."""
     total = mass = 0.0
     for rows in blocks(len(data)):

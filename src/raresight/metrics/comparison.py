@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from raresight.common.checks import blocks, check_rate
 from raresight.metrics._bootstrap import DRAWN_TOGETHER, need_weights, reach, row_bootstrap
 from raresight.metrics._counting import negatives_above
-from raresight.metrics._inputs import ScoredRows, scored
+from raresight.metrics._inputs import LabelledScores, scored
 from raresight.metrics._registry import (
     Metric,
     filled_parameters,
@@ -194,7 +194,7 @@ def _of_means(
 # (He and Escobar 2008). The variance of a difference is that of the rows' differences, class by class.
 
 
-def paired_areas(a: ScoredRows, b: ScoredRows, max_fpr: float) -> tuple[float, float, Spread]:
+def paired_areas(a: LabelledScores, b: LabelledScores, max_fpr: float) -> tuple[float, float, Spread]:
     """Both areas between the rates 0 and `max_fpr`, and the spread of their difference."""
     fewest = min(np.count_nonzero(a.labels), np.count_nonzero(~a.labels))
     if fewest < 2:
@@ -204,6 +204,7 @@ def paired_areas(a: ScoredRows, b: ScoredRows, max_fpr: float) -> tuple[float, f
     positive = _moments(len(gains), *(float(np.sum(gains**power)) for power in (1, 2, 3)))
     negative = _pull_moments(a, b, sides)
     variance, third = positive[0] + negative[0], positive[1] + negative[1]
+    # Both areas from the same placements as their difference, so that a - b is exactly what is tested.
     areas = [float(np.mean(side.placements())) for side in sides]
     if variance <= 0 and areas[0] != areas[1]:
         # Every row says the same (a perfect score against a constant one): the chance of a row that
@@ -215,7 +216,7 @@ def paired_areas(a: ScoredRows, b: ScoredRows, max_fpr: float) -> tuple[float, f
 class _Side:
     """One score of the rows: what each row adds to or takes from its partial area."""
 
-    def __init__(self, data: ScoredRows, max_fpr: float) -> None:
+    def __init__(self, data: LabelledScores, max_fpr: float) -> None:
         self.values, self.place, counts = np.unique(
             data.scores[data.labels], return_inverse=True, return_counts=True
         )
@@ -248,7 +249,7 @@ class _Side:
         return taken
 
 
-def _pull_moments(a: ScoredRows, b: ScoredRows, sides: list[_Side]) -> tuple[float, float]:
+def _pull_moments(a: LabelledScores, b: LabelledScores, sides: list[_Side]) -> tuple[float, float]:
     """Variance and third moment that the negatives add to the difference."""
     sums = np.zeros(3)
     for rows in blocks(len(a)):
@@ -271,7 +272,7 @@ def _moments(count: int, first: float, second: float, third: float) -> tuple[flo
 
 
 def redrawn_recalls(
-    a: ScoredRows, b: ScoredRows, fpr: float, draws: int, generator: np.random.Generator
+    a: LabelledScores, b: LabelledScores, fpr: float, draws: int, generator: np.random.Generator
 ) -> Floats:
     """Recalls of both scores under random weights of the rows, (2, draws).
 
@@ -305,7 +306,7 @@ def redrawn_recalls(
     return np.concatenate(found, axis=1)
 
 
-def _highest_negatives(data: ScoredRows, count: float) -> NDArray[np.intp]:
+def _highest_negatives(data: LabelledScores, count: float) -> NDArray[np.intp]:
     """Where the `count` negatives with the highest scores are, and those tied with the last."""
     where = tail_positions(data, count)
     where = where[~data.labels[where]]

@@ -38,6 +38,7 @@ def auc_spread(steps: RocSteps) -> Spread:
     # moments of independent means add.
     parts = [_moments_of_mean(below, steps.gain), _moments_of_mean(1 - above, counts)]
     variance = sum(part[0] for part in parts)
+    # Skewness is the third moment over the variance to 3/2.
     third = sum(part[1] for part in parts)
     return Spread(variance, third / variance**1.5 if variance > 0 else 0.0)
 
@@ -62,6 +63,7 @@ def end_with_unseen(estimate: float, spread: Spread, positives: float, level: fl
     from scipy.special import betaincinv, ndtri
 
     grid = (np.arange(400) + 0.5) / 400
+    # Midpoints of 400 equal shares of probability stand for each of the two distributions.
     unseen = betaincinv(0.05, positives, grid)
     seen = estimate + np.sqrt(spread.variance) * ndtri(grid)
     return float(np.quantile(np.outer(1 - unseen, seen), (1 - level) / 2))

@@ -150,6 +150,7 @@ def evaluate(
         threshold = threshold_at_fpr(data.labels, data.scores, fpr, sample_weight=data.weights)
         alarm = data.scores >= threshold
     except NoThresholdError:
+        # Too many negatives have the score infinity: only no alarm at all keeps the rate.
         threshold, alarm = np.inf, np.zeros(len(data), dtype=bool)
     weight = data.weights
     caught = np.count_nonzero(data.labels[alarm]) if weight is None else weight[alarm & data.labels].sum()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raresight.common.checks import is_tensor
 from raresight.metrics._bootstrap import need_weights, reach, resampled, row_bootstrap
-from raresight.metrics._inputs import ScoredRows, check_labels
+from raresight.metrics._inputs import LabelledScores, check_labels
 from raresight.metrics._registry import (
     CurveMetric,
     Metric,
@@ -120,6 +120,8 @@ def interval(
     reads = curve_metric(metric, params)
     if reads is not None and sample_weight is None:
         rows = len(y_score)
+        # A random curve needs steps a little beyond the limit, or its own part up to there would be cut
+        # short.
         wide = reach(reads.max_fpr, max(1, rows - _positives(y_true))) if reads.max_fpr < 1 else 1.0
         return _from_curve(metric, steps_of(y_true, y_score, None, wide), reads, level, draws, generator)
     function = metric_function(metric)
@@ -190,6 +192,7 @@ def _delong(metric: Metric, y_true: Any, y_score: Any, level: float, draws: int,
         whole = CurveMetric(1.0, auc_of)
         return _from_curve(metric, steps, whole, level, draws, np.random.default_rng(seed))
     low, high = skewed_interval(estimate, spread, normal_quantile(level))
+    # The interval may only grow: the correction is for what the sample cannot show.
     low = min(low, end_with_unseen(estimate, spread, steps.positives, level))
     return Interval(metric_title(metric), estimate, max(low, 0.0), min(high, 1.0), level, "delong")
 
@@ -222,7 +225,7 @@ def _normal(metric: Metric, y_true: Any, y_score: Any, sample_weight: Any, level
     return Interval(metric_title(metric), estimate, max(low, 0.0), estimate + spread, level, "normal")
 
 
-def stratified_mean(data: ScoredRows, errors: Floats) -> tuple[float, float]:
+def stratified_mean(data: LabelledScores, errors: Floats) -> tuple[float, float]:
     """The weighted mean of the rows' errors and its variance within the classes."""
     weights = np.ones(len(errors)) if data.weights is None else data.weights.astype(np.float64)
     total = float(weights.sum())

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import check_rate
-from raresight.metrics._inputs import ScoredRows, scored
+from raresight.metrics._inputs import LabelledScores, scored
 from raresight.metrics._roc_steps import RocSteps, steps_of
 from raresight.metrics._tail import tail_rows
 
@@ -163,17 +163,19 @@ def _corners(false: Floats, true: Floats) -> NDArray[np.bool_]:
     if len(false) < 3:
         return np.ones(len(false), dtype=bool)
     right, up = np.diff(false), np.diff(true)
+    # Slopes as cross products: a vertical or horizontal piece needs no division.
     bends = right[:-1] * up[1:] != right[1:] * up[:-1]
     return np.concatenate([[True], bends, [True]])
 
 
-def _curve(data: ScoredRows) -> tuple[Floats, Floats, NDArray[np.floating[Any]]]:
+def _curve(data: LabelledScores) -> tuple[Floats, Floats, NDArray[np.floating[Any]]]:
     """False and true alarms at each distinct score from the top, after a first point without any."""
     if data.weights is not None:
         weighty = data.weights > 0
-        data = ScoredRows(data.labels[weighty], data.scores[weighty], data.weights[weighty])
+        data = LabelledScores(data.labels[weighty], data.scores[weighty], data.weights[weighty])
     order = np.argsort(data.scores)[::-1]
     scores, labels = data.scores[order], data.labels[order]
+    # A threshold takes equal scores together, so only the last row of each group is a point.
     last_of_group = np.flatnonzero(np.concatenate([scores[1:] != scores[:-1], [True]]))
     if data.weights is None:
         true = np.cumsum(labels, dtype=np.float64)[last_of_group]
@@ -234,6 +236,7 @@ def standardised(area: Any, max_fpr: float, kind: PartialKind) -> Floats:
         return np.asarray(area)
     if kind == "mean":
         return np.asarray(area / max_fpr)
+    # McClish: the diagonal becomes 1/2 and the largest area 1.
     chance = max_fpr**2 / 2
     return np.asarray((1 + (area - chance) / (max_fpr - chance)) / 2)
 
@@ -242,6 +245,7 @@ def recall_at_fpr_of(steps: RocSteps, fpr: float, interpolate: bool = False) -> 
     inside = within(steps.through, steps.negatives, fpr, weighted=steps.weighted)
     caught = np.sum(np.where(inside, steps.gain, 0.0), axis=-1)
     if interpolate:
+        # Of a tied step that the rate cuts, the share of its negatives that still fits.
         reach = fpr * steps.negatives - steps.above
         cut = ~inside & (reach > 0)
         tied = np.where(cut, steps.through - steps.above, 1.0)
@@ -251,6 +255,7 @@ def recall_at_fpr_of(steps: RocSteps, fpr: float, interpolate: bool = False) -> 
 
 def average_precision_of(steps: RocSteps) -> Floats:
     caught = steps.caught
+    # No division by zero: each step holds a positive, so that something is caught.
     precision = caught / (caught + steps.through)
     return np.asarray(np.sum(steps.gain / steps.positives * precision, axis=-1))
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from raresight.common.atomic_files import write_file
 from raresight.common.checks import as_vector, check_lengths, check_rate, check_weights
 from raresight.metrics._compactor import ClassScores
-from raresight.metrics._inputs import ScoredRows, check_labels, check_scores
+from raresight.metrics._inputs import LabelledScores, check_labels, check_scores
 from raresight.metrics._roc_steps import RocSteps, steps_from
 from raresight.metrics._sketch_file import pack, unpack
 from raresight.metrics.ranking import (
@@ -144,6 +144,7 @@ class RankSketch:
             return 1.0
         lowest = [kind.lowest_known() for kind in (self._positives, self._negatives)]
         # Where the known scores of one class end, so does the known part of the curve.
+        # Above the higher of the two ends both classes are complete.
         end = max(score for score in lowest if score is not None)
         # At that end the curve goes on in a way not known, so the rate of the end itself does not count.
         known = self._negatives.known_at_or_above(end)
@@ -329,7 +330,7 @@ class RankSketch:
             scores = self._negatives.known().astype(dtype, copy=False)
             labels = np.zeros(len(scores), dtype=np.bool_)
             # Rows beyond the kept ones have the lowest of their scores.
-            return above_negative(ScoredRows(labels, scores, None), min(allowed, len(scores) - 1))
+            return above_negative(LabelledScores(labels, scores, None), min(allowed, len(scores) - 1))
         if confidence is not None:
             raise ValueError(
                 f"A threshold with confidence counts {allowed} false alarms, but only the "
@@ -342,7 +343,7 @@ class RankSketch:
     def _steps(self, max_fpr: float = 1.0) -> RocSteps:
         self._need("positive", "negative")
         # Whole weights add up exactly, so rates are compared as the exact quotients they are.
-        return replace(steps_from(ScoredRows(*self.rows()), max_fpr), weighted=self.weighted)
+        return replace(steps_from(LabelledScores(*self.rows()), max_fpr), weighted=self.weighted)
 
     def _need(self, *kinds: str) -> None:
         for kind in kinds:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from raresight.common.atomic_files import write_file
 from raresight.common.checks import blocks, check_lengths, check_rate
-from raresight.metrics._inputs import ScoredRows, check_scores
+from raresight.metrics._inputs import LabelledScores, check_scores
 from raresight.metrics._sketch_file import pack, unpack
 from raresight.metrics.calibration import probabilities, squared_error, surprise
 from raresight.metrics.sketch import CAPACITY, RESOLUTION, RankSketch, checked_batch
@@ -31,11 +31,13 @@ class ExactSum:
             self.add(part)
 
     def add(self, number: float) -> None:
+        # A log loss of a certain and wrong prediction: infinite from then on, without NaN from inf - inf.
         if math.isinf(number) or math.inf in self.parts:
             self.parts = [math.inf]
             return
         kept = []
         for part in self.parts:
+            # Two-sum: large + small and what its rounding lost add up to both exactly.
             large, small = (number, part) if abs(number) >= abs(part) else (part, number)
             number = large + small
             lost = small - (number - large)
@@ -143,6 +145,7 @@ class StreamingMetrics:
         if len(labels) == 0:
             return self
         data = None if probability is None else probabilities(labels, probability, None)
+        # Checked before anything is added, so that a refused batch changes nothing.
         self._check_same_kind(probability is not None, "This batch", "the batches before")
         self._with_probability = data is not None
         if data is not None:
@@ -150,7 +153,7 @@ class StreamingMetrics:
         self._sketch._absorb(labels, scores)
         return self
 
-    def _add_errors(self, data: ScoredRows) -> None:
+    def _add_errors(self, data: LabelledScores) -> None:
         for rows in blocks(len(data)):
             labels, p = data.labels[rows], data.scores[rows].astype(np.float64)
             self._brier.add(float(squared_error(labels, p).sum()))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from raresight.common.checks import check_rate
-from raresight.metrics._inputs import ScoredRows, scored
+from raresight.metrics._inputs import LabelledScores, scored
 from raresight.metrics._tail import tail_rows
 from raresight.metrics.ranking import WEIGHT_ROUNDING, within
 
@@ -92,7 +92,7 @@ def false_alarms_within(negatives: int, fpr: float) -> int:
     return count
 
 
-def _lowest_within(data: ScoredRows, fpr: float) -> float:
+def _lowest_within(data: LabelledScores, fpr: float) -> float:
     if data.weights is None:
         return above_negative(data, false_alarms_within(int(data.negatives), fpr))
     # A little more than asked for, so that the first negative that breaks the rate is among them.
@@ -107,12 +107,12 @@ def _lowest_within(data: ScoredRows, fpr: float) -> float:
     return _just_above(scores[order][int(np.argmin(inside))])
 
 
-def above_negative(data: ScoredRows, count: int) -> float:
+def above_negative(data: LabelledScores, count: int) -> float:
     """The lowest threshold with at most `count` negatives at or above it."""
     negatives = int(np.count_nonzero(~data.labels))
     if count >= negatives:
         return -np.inf
-    tail = tail_rows(ScoredRows(data.labels, data.scores, None), count + 1)
+    tail = tail_rows(LabelledScores(data.labels, data.scores, None), count + 1)
     scores = tail.scores[~tail.labels]
     place = len(scores) - 1 - count
     scores.partition(place)

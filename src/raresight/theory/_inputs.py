@@ -33,6 +33,8 @@ def check_loss(loss: Loss, what: str) -> None:
 def check_risk_loss(loss: Loss, what: str) -> None:
     """The same, and the least value is zero: the information of a risk is measured from there."""
     check_loss(loss, what)
+    # At +-500 a loss with a link has reached its infimum to the last digit; a constant added to it would be
+    # counted as risk.
     low = min(float(np.min(loss.value(_FAR, np.full(3, label)))) for label in (0, 1))
     if loss.is_monotone and not abs(low) < 1e-9:
         raise ValueError(

@@ -94,6 +94,7 @@ def has_bounded_influence(loss: Loss) -> bool:
     A growing gradient is what makes a loss resist imbalance, and what lets one mislabelled row pull
     without limit.
     """
+    # A gradient that grows without bound has a rate of log|l'| that does not vanish at any of the three.
     far = np.array([20.0, 40.0, 60.0])
     with NumpyOps.guard():
         on_positives = loss._log_slopes(NumpyOps, -far, 1)[1]
@@ -154,6 +155,7 @@ def _diagnosis(loss: Loss) -> str:
                 f"no unique minimiser: {side} is flat from z = {flat[0]:.2f} to {flat[-1]:.2f} or beyond, so "
                 "many scores are equally good and no probability can be read off"
             )
+    # The slope of the link lambda; where it is not positive, two scores share one log-odds.
     turning: Array = negative[1] - positive[1] <= 1e-12
     if turning.any():
         low, high = z[turning][0], z[turning][-1]

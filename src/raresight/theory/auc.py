@@ -109,10 +109,13 @@ class _RankingLoss:
             size = math.sqrt(w @ turned)
             t = float(shift @ w) / size
             unit = turned / size  # the gradient of the size
+            # t = w.shift/|w|_S; its derivative has no part along w, since the AUC does not depend on the
+            # length of w.
             slope = (shift - t * unit) / size
             mixed = np.outer(slope, unit)
             bend = -(mixed + mixed.T) / size - t * (spread - np.outer(unit, unit)) / size**2
             density = weight * math.exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
+            # 1 - AUC from the other tail: near an AUC of one the difference would have no digits.
             value += weight * float(ndtr(-t))
             gradient -= density * slope
             hessian -= density * (bend - t * np.outer(slope, slope))

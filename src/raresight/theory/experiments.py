@@ -122,6 +122,7 @@ class GaussianExperiment(Experiment):
         pull = beta * self.mean / variance
         exponent = 0.5 * pull**2 / precision - 0.5 * pull * self.mean
         log_integral = exponent - beta * math.log(self.sd) - 0.5 * math.log(precision)
+        # The integral of p^beta q^(1-beta) is near one for pairs that are close: expm1 keeps the difference.
         return math.expm1(log_integral) / (beta * (beta - 1))
 
 
@@ -202,11 +203,15 @@ class DensityExperiment(AtomicExperiment):
     def _nodes(self) -> tuple[Array, Array]:
         """Gauss' nodes in u, on intervals halved until log_ratio changes by less than 2 over each."""
         low, high = {0: (-3.2, 3.2), 1: (-4.5, 37.0), 2: (-37.0, 37.0)}[sum(map(math.isinf, self.support))]
+        # In u the integrand falls double-exponentially at the ends, so that panels of 0.2 are fine to start
+        # with.
         edges = np.linspace(low, high, math.ceil((high - low) / 0.2) + 1)
         for _ in range(30):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 s = self._evaluated(self.log_ratio, self._change_of_variable(edges)[0])
                 change, nearest = np.abs(np.diff(s)), np.minimum(np.abs(s[1:]), np.abs(s[:-1]))
+            # Near even odds a loss may turn within a unit of log-odds; far out only e^s matters, and beyond
+            # 2000 nothing does.
             coarse = (change > np.where(nearest < 40, 0.5, 2.0)) & (nearest < 2000)
             if not coarse.any():
                 break
@@ -286,6 +291,7 @@ def _upper_hull(x: Array, y: Array) -> list[int]:
     for i in range(len(xs)):
         while len(corners) >= 2:
             a, b = corners[-2], corners[-1]
+            # In whole numbers of Python, which do not overflow: a cross product of counts may exceed 2^63.
             if (xs[b] - xs[a]) * (ys[i] - ys[a]) < (xs[i] - xs[a]) * (ys[b] - ys[a]):
                 break
             corners.pop()

@@ -81,6 +81,8 @@ def deletion_effect(
     for rows, block, slope, bend in fit.terms():
         effect = slope / fit.n
         if leverage_corrected:
+            # Removing row i changes H by a matrix of rank one: Sherman and Morrison give the factor 1/(1 -
+            # h_i).
             rest = 1 - fit.leverage(block, bend)
             if np.any(rest <= 1e-10):
                 row = rows.start + int(np.argmin(rest))
@@ -113,6 +115,7 @@ def chunks(points: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
     n, d = points.shape
     for begin in range(0, n, _CHUNK):
         rows = slice(begin, min(begin + _CHUNK, n))
+        # Chunks are made float64 one by one: the whole table would take twice the memory of float32 rows.
         block = np.ones((rows.stop - begin, d + 1))
         block[:, :d] = points[rows]
         if not np.isfinite(block).all():

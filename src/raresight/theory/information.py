@@ -43,6 +43,7 @@ def statistical_information(loss: Loss, experiment: Experiment, prior: Any) -> A
     >>> round(float(statistical_information(CrossEntropy(), GaussianExperiment(1.0), 0.01)), 9)
     0.004916188
     """
+    # All priors go through one quadrature: the nodes differ, the ROC curve is read once.
     pi = _check(loss, experiment, prior, "statistical_information")
     return as_given(_information(loss, experiment.ratios, pi.reshape(-1))[0].reshape(pi.shape))
 
@@ -73,6 +74,7 @@ def decay_exponent(loss: Loss, experiment: Experiment, prior: Any) -> Any:
     """
     pi = _check(loss, experiment, prior, "decay_exponent")
     information, slope = _information(loss, experiment.ratios, pi.reshape(-1))
+    # Below, the quotient of two zeros would be no exponent.
     if not np.all(information > 0):
         raise ValueError("the experiment holds no information: P and Q are the same, so nothing decays")
     return as_given((slope / information).reshape(pi.shape))
@@ -83,6 +85,7 @@ def _information(loss: Loss, ratios: Ratios, priors: Array) -> tuple[Array, Arra
     weight = WeightDensity(loss, priors)
     information = np.zeros(len(priors))
     slope = np.zeros(len(priors))
+    # The regret of the ROC curve changes sides at even ratios, s = 0, so no panel may cross it.
     edges = np.unique(np.append(ratios.edges, 0.0))
     if edges.size > 1:
         # Each without the factor e^s where s < 0, which the quadrature keeps with the weight.
@@ -93,12 +96,15 @@ def _information(loss: Loss, ratios: Ratios, priors: Array) -> tuple[Array, Arra
             return np.sign(s) * _scaled(ratios.tails(s)[1], np.maximum(s, 0))
 
         def regret(s: Array) -> Array:
+            # The class that a level favours has more mass beyond it, so a difference below zero is rounding.
             return np.maximum(positives(s) - negatives(s), 0.0)
 
         rule = quadrature(weight, edges, regret)
         regrets, of_positives, of_negatives = rule.integrate(regret, positives, negatives)
         information += regrets
         slope += of_positives + np.exp(weight.log_rho) * of_negatives
+    # Where one class has mass that the other lacks, the ratio is 0 or infinite. Such points are recognised
+    # without error, and what the prior would have cost there is gained.
     if ratios.p_alone or ratios.q_alone:
         with NumpyOps.guard():
             z = loss._score(NumpyOps, weight.log_rho)
@@ -175,6 +181,8 @@ def local_index(loss: Loss, rho: Any = None, *, log_rho: Any = None) -> LocalInd
     with NumpyOps.guard():
         z = loss._score(NumpyOps, at)
         phi, link_slope = _phi_and_link_slope(loss, z)
+        # The step is 0.02 in log-odds, whatever a unit of the score is worth: large against the rounding of
+        # Phi, small against every turn of a link.
         beta = 1 + _derivative(lambda t: _phi_and_link_slope(loss, t)[0], z, 0.02 / link_slope) / link_slope
         c = np.exp(phi - (beta - 1) * at)
     if not np.all(np.isfinite(beta)):
@@ -194,6 +202,8 @@ def _derivative(function: Any, z: Array, step: Array) -> Array:
     def central(h: Array) -> Array:
         return np.asarray((function(z + h) - function(z - h)) / (2 * h))
 
+    # The error of central differences is a series in even powers of the step: two rounds of Richardson
+    # extrapolation remove the second and the fourth.
     fine, middle, coarse = central(step), central(2 * step), central(4 * step)
     first, second = (4 * fine - middle) / 3, (4 * middle - coarse) / 3
     return np.asarray((16 * first - second) / 15)

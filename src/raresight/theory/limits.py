@@ -126,6 +126,7 @@ def check_dimensions(minority: GaussianMixture, majority: GaussianMixture) -> No
 
 def _probit_intercept(target: float) -> float:
     """The x > 0 with x^2/2 + log x + log(2 pi)/2 = target, by Newton's method in log x."""
+    # In log x the function is convex and rises: Newton converges from any start, and x stays above zero.
     goal = target - 0.5 * math.log(2 * math.pi)
     log_x = 0.5 * math.log(2 * goal) if goal > 1 else min(goal, 0.0)
     for _ in range(60):
@@ -146,6 +147,7 @@ def _solve(r: float, minority: GaussianMixture, majority: GaussianMixture, loss:
     inside = minority.in_frame(centre, root), majority.in_frame(centre, root)
     if r < 0:
         _need_wide_majority(-r, *inside, loss)
+    # For r < 0 the programme is a difference of convex functions and may have several minima.
     minima = [_minimise_programme(r, *inside, start) for start in _starts(r, *inside)]
     usable = [minimum for minimum in minima if minimum.gradient_norm <= _TOLERANCE]
     if not usable:
@@ -160,6 +162,7 @@ def common_frame(minority: GaussianMixture, majority: GaussianMixture) -> tuple[
 
     Newton's method does not care about units, but its tests of convergence do.
     """
+    # The mean of both: a class that is nearly flat in a direction must not blow up the unit there.
     spread = (minority.covariance + majority.covariance) / 2
     return majority.mean, np.asarray(np.linalg.cholesky(spread), dtype=np.float64)
 
@@ -221,6 +224,7 @@ def _some_form_is_positive_everywhere(forms: Floats) -> bool:
         along = np.einsum("i,kij,j->k", vectors[:, 0], forms, vectors[:, 0])
         if along.max() <= 1e-12 * largest:
             return False
+        # The guarantee of multiplicative weights holds for rates up to 1/2 and gains of at most one.
         weights = weights * np.exp(0.5 * (along - along.max()) / largest)
         weights /= weights.sum()
     return False

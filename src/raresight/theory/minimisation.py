@@ -81,6 +81,8 @@ def minimise(
 
 def _direction(point: Floats, here: Expansion) -> Floats:
     """-|H|^-1 g: negative curvature is turned round, so that the step always goes down."""
+    # A few variables: the eigenvectors cost nothing beside an evaluation, and show negative curvature
+    # exactly.
     values, vectors = np.linalg.eigh(here.hessian)
     sizes = np.abs(values)
     floored = np.maximum(sizes, max(1e-13 * float(sizes.max()), np.finfo(float).tiny))
@@ -101,6 +103,7 @@ def _line_search(
     reach = 1.0
     for _ in range(60):
         there_point = point + reach * direction
+        # The step is below the rounding of the point: shorter ones would be the same point again.
         if np.array_equal(there_point, point):
             return None
         there = evaluate(there_point)

@@ -87,6 +87,7 @@ class GaussianMixture:
         12.0
         """
         exponents, shifted = self._tilt(w)
+        # Taken out as in logsumexp: the exponent is of the size of |w|^2/2, which overflows from |w| = 38 on.
         largest = float(exponents.max())
         relative = np.exp(exponents - largest)
         omega = relative / relative.sum()

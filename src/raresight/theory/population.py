@@ -95,6 +95,7 @@ class _PopulationRisk:
             for weight, component, moment in zip(
                 (share * mixture.weights).tolist(), margins.components(), moments
             ):
+                # Nothing cancels in the value, so a share of 1e-300 beside one may be added as it comes.
                 value += weight * moment.value
                 pull = weight * moment.slope * component.extended_mean
                 turn = weight * moment.slope_xi * component.extended_pull
@@ -123,8 +124,11 @@ class _PopulationRisk:
         left, right = self._shifts(label, mean, spread)
         grids = []
         for s, down, up in zip(spread, left, right):
+            # In units of xi: the score step over the spread, at most a third, where the density itself needs
+            # it.
             step = self.score_step / max(s, self.score_step / _COARSEST) / self.refinement
             first, last = -(_REACH + down) / step, (_REACH + up) / step
+            # A spread of thousands of score units is far from every minimum; the line search steps back.
             if not last - first < _MOST_NODES:
                 return None
             xi = step * np.arange(math.floor(first), math.ceil(last) + 1)
@@ -140,6 +144,7 @@ class _PopulationRisk:
         """
         shape = self.shapes[label]
         near = mean[:, None] + spread[:, None] * np.linspace(-_REACH, _REACH, 27)
+        # Of |l'| rather than of l: gradients decide where the minimum is.
         rates = _log_slope_rates(self.loss, near.ravel(), label).reshape(near.shape)
         falling = np.maximum(-rates.min(axis=1), -shape.first_rate)
         rising = np.maximum(rates.max(axis=1), shape.last_rate)
@@ -270,6 +275,7 @@ class _Margins:
 def _margins(mixture: GaussianMixture, theta: Floats) -> _Margins:
     w = theta[:-1]
     turned = mixture.covariances @ w
+    # w S w may come out below zero by rounding where w is nearly in the null space.
     spread = np.sqrt(np.maximum(turned @ w, 0.0))
     pull = np.where(spread[:, None] > 0, turned / np.where(spread > 0, spread, 1.0)[:, None], 0.0)
     return _Margins(mixture, mixture.means @ w + theta[-1], spread, pull)
@@ -322,6 +328,7 @@ def _minimise_refining(risk: _PopulationRisk, start: Floats) -> tuple[LocalMinim
         minimum = minimise(risk, start, tolerance=_TOLERANCE, goal=goal)
         iterations += minimum.iterations
         minimum = LocalMinimum(minimum.point, minimum.evaluation, iterations, minimum.stalled)
+        # The step is halved at the minimum only: on the way there a coarse rule is good enough.
         finer = risk.refined()
         there = finer(minimum.point)
         if not (math.isfinite(minimum.evaluation.value) and math.isfinite(there.value)):

@@ -96,6 +96,8 @@ class GaussianRatios:
     @property
     def _quadratic(self) -> tuple[float, float, float]:
         precision = self.sd**-2
+        # (sd^2 - 1)/(2 sd^2), without the cancellation of sd^2 - 1 near one: the sign of a decides which
+        # tails count.
         a = 0.5 * (self.sd - 1) * (self.sd + 1) * precision
         return a, self.mean * precision, -math.log(self.sd) - 0.5 * self.mean**2 * precision
 
@@ -109,6 +111,7 @@ class GaussianRatios:
         a, b, _ = self._quadratic
         if self.mean == 0 and self.sd == 1:
             return np.zeros(1)
+        # Both densities are below 1e-37 of their peak beyond 13 deviations.
         far = 13.0
         ends = np.array([-far, far, self.mean - far * self.sd, self.mean + far * self.sd])
         # Cut at e^4000 either way: w falls exponentially from even odds, and nothing is left out there.
@@ -167,6 +170,7 @@ def _inside(left: Array, right: Array, mean: float, sd: float) -> Array:
     from scipy.special import ndtr
 
     low, high = (left - mean) / sd, (right - mean) / sd
+    # In the right tail both values of Psi are near one, and their difference has no digits.
     mirrored = low > 0
     low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
     # Near the turning point of T the two are a rounding apart, by which ndtr may fall where it should rise.
@@ -175,6 +179,7 @@ def _inside(left: Array, right: Array, mean: float, sd: float) -> Array:
 
 def divergence_of_atoms(atoms: Atoms, beta: float) -> float:
     s, p, q = atoms.s, atoms.p, atoms.q
+    # t = infinity has phi(t) = infinity from beta = 1 on, t = 0 up to beta = 0.
     if (atoms.p_alone > 0 and beta >= 1) or (atoms.q_alone > 0 and beta <= 0):
         return math.inf
     with np.errstate(over="ignore"):

@@ -63,6 +63,7 @@ def bayes_risk(loss: Loss, eta: Any = None, *, log_odds: Any = None) -> Any:
         if wrong.any():
             raise ValueError(f"eta must lie in [0, 1], got {share[wrong].flat[0]}")
         inner = (share > 0) & (share < 1)
+        # At eta = 0 and 1 the risk is 0 by continuity, but its log-odds are infinite.
         safe = np.where(inner, share, 0.5)
         return as_given(np.where(inner, _bayes_risk(loss, log_odds_of(safe)), 0.0))
     return as_given(_bayes_risk(loss, real_numbers(log_odds, "log_odds")))
@@ -76,6 +77,8 @@ def _least_cost(loss: Loss, log_a: Array, log_b: Array) -> Array:
     """G(a, b), from the logarithms of a and b."""
     ops = NumpyOps
     with ops.guard():
+        # a and b may underflow where their products with the loss do not: the alpha loss grows like the
+        # inverse of a power of a. Hence logarithms until the end.
         z = loss._score(ops, np.asarray(log_a - log_b))
         cost = np.exp(log_a + loss._log_value(ops, z, 1)) + np.exp(log_b + loss._log_value(ops, z, 0))
     return np.asarray(cost)
@@ -126,6 +129,7 @@ def _regret(loss: Loss, t: float, prior: float) -> float:
         with NumpyOps.guard():
             z = loss._score(NumpyOps, np.asarray(log_rho))
             return float(np.exp(np.log1p(-prior) + loss._log_value(NumpyOps, z, 0)))
+    # log(t) loses the digits of t - 1 near one, where the regret is quadratic in them.
     s = math.log1p(t - 1) if 0.5 < t < 2 else math.log(t)
     if s == 0:
         return 0.0
@@ -178,6 +182,7 @@ def _limit(loss: Loss, t: Array, pi: Array) -> Array:
     if tail.growth < 0:
         # A bounded loss gives all positives up: each costs the bound.
         return np.asarray(float(loss.value(-1e300, 1)) * pi * (1 - t))
+    # At small odds x the least cost of an unbounded loss is K x^beta.
     factor, beta = tail.risk_factors()
     if tail.growth == 0:
         return np.asarray(-factor * pi * log_prior * (1 - t))

@@ -48,6 +48,8 @@ class WeightDensity:
         """log w(s) at the prior of index `which`."""
         ops = NumpyOps
         with ops.guard():
+            # w is formed from logarithms: A and the prior underflow long before their product with e^s
+            # matters.
             z = self.loss._score(ops, np.asarray(self.log_rho[which] + s))
             negative, positive = self.loss._log_slopes(ops, z, 0), self.loss._log_slopes(ops, z, 1)
             slope = negative[1] - positive[1]
@@ -87,6 +89,7 @@ def quadrature(weight: WeightDensity, edges: Array, kernel: Kernel) -> Quadratur
     n_priors = len(weight.priors)
     low, high = np.tile(fine[:-1], n_priors), np.tile(fine[1:], n_priors)
     which = np.repeat(np.arange(n_priors), len(fine) - 1)
+    # Even odds, lambda = 0, lie at s = -log rho.
     at = -weight.log_rho[which]
     crossing = (low < at) & (at < high)
     low, high, which = (
@@ -97,12 +100,15 @@ def quadrature(weight: WeightDensity, edges: Array, kernel: Kernel) -> Quadratur
     found: list[tuple[Array, Indices, Array]] = []
     settled = np.zeros(n_priors)
     for _ in range(_MOST_SPLITS):
+        # Orders 6 and 10: their difference is the error of the lower one, and so a safe bound of that of the
+        # higher one, which is kept.
         rough_s, _, rough_mass = _apply_rule(weight, low, high, which, 6)
         s, index, mass = _apply_rule(weight, low, high, which, 10)
         rough = (rough_mass * kernel(rough_s)).sum(axis=1)
         own = (mass * kernel(s)).sum(axis=1)
         whole = settled + np.bincount(which, weights=own, minlength=n_priors)
         poor = np.abs(rough - own) > _TOLERANCE * whole[which] + _NOISE * np.abs(own)
+        # Intervals of a few roundings cannot be halved, and a kernel with a kink would ask for it for ever.
         poor &= (high - low > 1e-13 * (1 + np.abs(low))) & (low.size <= _MOST_INTERVALS)
         good = ~poor
         settled += np.bincount(which[good], weights=own[good], minlength=n_priors)
@@ -133,4 +139,5 @@ def _apply_rule(
     s = low[:, None] + half * (1 + rule)
     index = np.repeat(which[:, None], order, axis=1)
     with np.errstate(over="ignore", under="ignore"):
+        # min(s, 0) joins the logarithm before it is taken back: w alone overflows at ratios of e^-800.
         return s, index, np.exp(weight.log(s, index) + np.minimum(s, 0)) * half * rule_weights
