@@ -15,7 +15,7 @@ from typing import Any
 from .automl.evaluation import Outcome, conclude
 from .automl.options import TABLE, Options, check_names
 from .automl.records import Limits, Progress, Task
-from .automl.run_folder import check_place, open_run
+from .automl.run_identity import check_place, open_run
 from .automl.search import search
 from .common.atomic_files import write_file, write_json
 from .engines import Interrupts, LocalEngine
@@ -120,22 +120,10 @@ def _run(
     if (folder / "run.json").exists() and not resume:
         open_run(folder, options, "", resume=False)  # refused before anything is read
     tell(Step("Reading the table"))
-    rows = read_data(
-        data,
-        test,
-        target=options.target,
-        positive=options.positive,
-        time=options.time,
-        group=options.group,
-        drop=options.drop,
-        test_size=options.test_size,
-        seed=options.seed,
-        fpr=options.fpr,
-        max_fpr=options.max_fpr,
-    )
+    rows = read_data(data, test, **options.of(read_data))
     open_run(folder, options, rows.fingerprint, resume=resume)
     tell(Step("Searching", columns=rows.profile.column_summary(), notes=rows.profile.warnings))
-    task = Task.of(rows, fpr=options.fpr, max_fpr=options.max_fpr, seed=options.seed)
+    task = Task.of(rows, **options.of(Task.of))
     with LocalEngine(options.jobs, folder / "search") as engine:
         found = search(
             task,

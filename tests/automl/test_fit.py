@@ -366,7 +366,7 @@ def test_ctrl_c_after_the_search_waits_for_the_result(source, tmp_path):
 
 def test_a_first_file_cut_short_does_not_block_the_folder(tmp_path):
     from raresight.automl.options import Options
-    from raresight.automl.run_folder import open_run
+    from raresight.automl.run_identity import open_run
 
     options = Options(target="y", trials=1, jobs=1)
     (tmp_path / ".run.json.123").write_text("{")

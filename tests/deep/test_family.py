@@ -13,7 +13,7 @@ import pytest
 
 import raresight
 from deep.deep_tables import mixed_frame, ring_table
-from raresight.automl.budget import Rates
+from raresight.automl.search import Rates
 from raresight.automl.space import make_space, planned_trials, suggest
 from raresight.deep import DeepClassifier
 from raresight.metrics import roc_auc

@@ -8,11 +8,12 @@ touches this file and the one that uses it.
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -104,6 +105,12 @@ class Options:
         from .space import Space
 
         return Space(self.families, self.losses)
+
+    def of(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """Those options that a function takes by their names: a new one need not be handed through."""
+        taken = inspect.signature(function).parameters.values()
+        names = {one.name for one in taken if one.kind is inspect.Parameter.KEYWORD_ONLY}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name in names}
 
     def identity(self) -> dict[str, Any]:
         """What must be the same when a run is continued, as JSON values."""

@@ -1,9 +1,16 @@
-"""What a search is of, so that a folder is not continued with something else."""
+"""What a run is of, so that its folder is not continued with something else and nothing is overwritten.
+
+run.json       options, fingerprint of the data
+search/        search.json (what the search is of), the journal, out-of-fold predictions
+model/         the chosen model (see `raresight.model`)
+report.html, leaderboard.csv, evaluation.json
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +19,16 @@ import numpy as np
 from ..common.atomic_files import write_json
 from ..common.versions import versions_of
 from ..model.families import packages_of
+from .options import Options
 from .records import Task
 from .space import Space
 from .trial_journal import JOURNAL_FILE
 
-__all__ = ["check_identity", "identity"]
+__all__ = ["check_identity", "check_place", "identity", "open_run"]
 
-_FORMAT = 1
+_RUN_FORMAT = "raresight.run"
+_RUN_VERSION = 1
+_SEARCH_FORMAT = 1
 _WORDS = {
     "format": "the format of the folder",
     "data": "the rows, labels or weights",
@@ -33,12 +43,76 @@ _WORDS = {
 }
 
 
+def check_place(folder: Path) -> None:
+    """Refuse a folder that could not be written to, before any work is done."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise ValueError(f"{place} is a file: give a folder by --out")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ValueError(f"{place} may not be written to: give another folder by --out")
+
+
+def open_run(folder: Path, options: Options, fingerprint: str, *, resume: bool) -> None:
+    """Begin a run in the folder, or continue the one that is there.
+
+    Args:
+        folder: Of the run.
+        options: What is asked.
+        fingerprint: Of the data.
+        resume: Whether a run may be there.
+
+    Raises:
+        ValueError: If the folder holds a run and `resume` is false, or a run of something else.
+    """
+    asked = options.identity() | {"data": fingerprint}
+    place = folder / "run.json"
+    if place.exists():
+        if not resume:
+            raise ValueError(
+                f"{folder} already holds a run: go on with it by --resume, or give another folder by --out"
+            )
+        _refuse_difference(place, asked)
+        return
+    # A kill between writing and naming the first file leaves nothing but that.
+    if folder.exists() and any(not path.name.startswith(".run.json.") for path in folder.iterdir()):
+        raise ValueError(f"{folder} is not empty and holds no run: give another folder by --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"format": _RUN_FORMAT, "format_version": _RUN_VERSION, "asked": asked}
+    write_json(place, content)
+
+
+def _refuse_difference(place: Path, asked: dict[str, Any]) -> None:
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+        if found["format"] != _RUN_FORMAT:
+            raise KeyError("format")
+        version, before = found["format_version"], found["asked"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{place} cannot be read, it is damaged: give another folder by --out") from None
+    if version != _RUN_VERSION:
+        raise ValueError(f"{place} has format version {version}, this raresight reads {_RUN_VERSION}")
+    now = json.loads(json.dumps(asked))
+    for name in [*now, *(name for name in before if name not in now)]:
+        if before.get(name) != now.get(name):
+            raise ValueError(
+                f"{place.parent} holds a run with {name} = {_short(before.get(name))}, not "
+                f"{_short(now.get(name))}: resume with the same, or give another folder by --out"
+            )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def identity(task: Task, space: Space) -> dict[str, Any]:
     """Everything that the outcome of a search depends on, limits apart."""
     versions = versions_of(["optuna", *packages_of(space.families)])
     del versions["python"]
     return {
-        "format": _FORMAT,
+        "format": _SEARCH_FORMAT,
         "data": _digest(task.X, task.y, *([] if task.weights is None else [task.weights])),
         "columns": [[int(i) for i in task.categorical], [int(n) for n in task.n_categories]],
         "folds": _digest(*(rows for fold in task.folds for rows in (fold.train, fold.test))),

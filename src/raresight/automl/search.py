@@ -8,7 +8,8 @@ trials is the same on one core and on many, and after any number of interruption
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..common.atomic_files import hold_folder
 from ..engines import Interrupts, LocalEngine, SharedArrays
-from ..model.families import FAMILIES
-from .budget import Clock, Rates, affordable
+from ..model.families import FAMILIES, Candidate
 from .fold_evaluation import Aim, Step, arrays_of, evaluate
 from .oof_predictions import join_parts, part_path, remove_parts, score_folder
 from .records import FoldResult, Limits, Progress, SearchResult, StoppedBy, Task, Trial, best_of
@@ -343,3 +343,57 @@ def _reaches(trial: Trial, stage: tuple[int, ...]) -> bool:
     if len(before) < stage[0]:
         return False
     return not (trial.state == "pruned" and len(trial.folds) == stage[0])
+
+
+class Clock:
+    """Seconds of a search, those of earlier runs included."""
+
+    def __init__(self, before: float) -> None:
+        self._before, self._start = before, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self._before + time.monotonic() - self._start
+
+
+class Rates:
+    """Mean seconds of a unit of work, for each family: a linear fit, one round of boosting, or one epoch."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._work: dict[str, float] = {}
+
+    def note(self, candidate: Candidate, seconds: float) -> None:
+        """Learn from one candidate on one fold."""
+        family = candidate.family
+        self._seconds[family] = self._seconds.get(family, 0.0) + seconds
+        self._work[family] = self._work.get(family, 0.0) + work_of(candidate)
+
+    def cost(self, candidates: Sequence[Candidate]) -> float:
+        """Seconds of candidates on one fold; nothing is known of a family never fitted, so nothing."""
+        return sum(work_of(candidate) * self._rate(candidate.family) for candidate in candidates)
+
+    def _rate(self, family: str) -> float:
+        return self._seconds[family] / self._work[family] if family in self._work else 0.0
+
+
+def work_of(candidate: Candidate) -> float:
+    """How much a candidate has to do, in units of its family."""
+    work = FAMILIES[candidate.family].work
+    return float(candidate.settings()[work]) if work else 1.0
+
+
+def affordable(costs: Mapping[int, float], jobs: int, seconds: float) -> list[int]:
+    """The first keys whose work fits into so many seconds on so many jobs.
+
+    >>> affordable({0: 4.0, 1: 4.0, 2: 4.0, 3: 4.0}, jobs=2, seconds=6.5)
+    [0, 1, 2]
+    """
+    chosen: list[int] = []
+    total, longest = 0.0, 0.0
+    for key, cost in costs.items():
+        total, longest = total + cost, max(longest, cost)
+        if max(total / jobs, longest) > seconds:
+            break
+        chosen.append(key)
+    return chosen
