@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 
 from raresight.deep import DeepClassifier
 from raresight.deep.encoding import TableEncoder
-from raresight.deep.net_calibration import ScoredRows, net_calibrator
+from raresight.deep.net_calibration import NetScores, net_calibrator
 from raresight.deep.nets import plan_net
 from raresight.deep.scoring import ensemble_score, member_scores
 from raresight.deep.training import CodedRows, best_merit, train_ensembles
@@ -230,7 +230,7 @@ def _probability(
     shares: Floats,
 ) -> Floats:
     """Probabilities of test rows, at the level that puts the fitted rows at their share."""
-    calibrator = net_calibrator(loss, ScoredRows(fitted, codes, None), shares, slope=1.0)
+    calibrator = net_calibrator(loss, NetScores(fitted, codes, None), shares, slope=1.0)
     return np.asarray(expit(calibrator.log_odds(np.asarray(loss.log_odds(test.astype(np.float64))))))
 
 

@@ -77,7 +77,7 @@ def augment(
 
     Args:
         pixels: uint8 of shape (n, 3, height, width), the images on their device.
-        generators: One a replica, see `raresight.nn.batches.generators`; each is left where its draws end.
+        generators: One per replica, see `raresight.nn.batches.generators`; each is left where its draws end.
         mean: Of each colour, on the scale from 0 to 1.
         std: Of each colour, on the scale from 0 to 1.
         index: Which images: (N,) for all replicas or (K, N), one row a replica; by default all in order.

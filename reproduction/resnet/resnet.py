@@ -32,7 +32,7 @@ def resnet_cifar(
         depth: Layers with weights: one stem, three stages of n blocks with two convolutions each, the head.
         outputs: 1 for a binary score, or one logit a class.
         replicas: K, how many nets.
-        seeds: One a replica; 0 to K-1 unless given.
+        seeds: One per replica; 0 to K-1 unless given.
         width: Channels of the first stage; the next two have twice and four times as many.
         channels: Channels of an image.
         cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.

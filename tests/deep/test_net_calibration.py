@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from raresight.deep import DeepClassifier
 from raresight.deep import net_calibration as module
 from raresight.deep.net_calibration import (
-    ScoredRows,
+    NetScores,
     _thinned,
     calibrated_likelihood,
     carried_over,
@@ -59,14 +59,14 @@ def two_class_rows(rows, *, factor=1.0, seed=0, prior=-3.0):
     """Scores that are `factor` times the true log-odds."""
     random = np.random.default_rng(seed)
     z = 1.5 * random.normal(size=rows) + prior
-    return ScoredRows(factor * z, (random.random(rows) < expit(z)).astype(np.int64), None)
+    return NetScores(factor * z, (random.random(rows) < expit(z)).astype(np.int64), None)
 
 
 def three_class_rows(rows, *, factor=1.0, seed=0):
     random = np.random.default_rng(seed)
     z = 1.5 * random.normal(size=(rows, 3)) - [0.0, 1.0, 3.0]
     codes = (z + random.gumbel(size=z.shape)).argmax(1)
-    return ScoredRows(factor * z, codes, None)
+    return NetScores(factor * z, codes, None)
 
 
 def shares_of(rows):
@@ -138,9 +138,9 @@ def test_few_positives_move_it_little():
 
 
 def test_rows_that_say_nothing_leave_it_at_one():
-    rows = ScoredRows(np.full(500, -2.0), np.arange(500) // 490, None)
+    rows = NetScores(np.full(500, -2.0), np.arange(500) // 490, None)
     assert held_out_slope(CROSS_ENTROPY, rows) == pytest.approx(1, abs=0.01)
-    lost = ScoredRows(np.full(500, np.nan), rows.codes, None)
+    lost = NetScores(np.full(500, np.nan), rows.codes, None)
     assert held_out_slope(CROSS_ENTROPY, lost) == 1
     with pytest.warns(ConvergenceWarning, match="not finite"):
         assert net_calibrator(CROSS_ENTROPY, lost, shares_of(rows), 1.0).levels == (0.0,)
@@ -153,7 +153,7 @@ def test_two_classes_have_their_shares(text, prior, spread):
     loss = parse(text)
     scores = (np.random.default_rng(0).normal(size=2000) * spread).astype(np.float32)
     weights = np.random.default_rng(1).uniform(0.1, 2, 2000)
-    rows = ScoredRows(scores, np.zeros(2000, np.int64), weights)
+    rows = NetScores(scores, np.zeros(2000, np.int64), weights)
     calibrator = net_calibrator(loss, rows, np.array([1 - prior, prior]), 1.5)
     log_odds = calibrator.log_odds(loss.log_odds(scores.astype(float)))
     assert np.average(expit(log_odds), weights=weights) == pytest.approx(prior, rel=1e-6)
@@ -165,7 +165,7 @@ def test_several_classes_have_their_shares(text, spread):
     loss = parse(text)
     scores = (np.random.default_rng(0).normal(size=(600, 4)) * spread).astype(np.float32)
     shares, weights = np.array([0.9, 0.07, 0.02, 0.01]), np.random.default_rng(1).uniform(0.1, 2, 600)
-    calibrator = net_calibrator(loss, ScoredRows(scores, np.zeros(600, np.int64), weights), shares, 0.7)
+    calibrator = net_calibrator(loss, NetScores(scores, np.zeros(600, np.int64), weights), shares, 0.7)
     p = np.exp(calibrator.log_posterior(loss.log_posterior(scores)))
     assert np.average(p, axis=0, weights=weights) == pytest.approx(shares, rel=1e-6)
 
@@ -174,12 +174,12 @@ def test_a_spread_is_carried_over():
     random = np.random.default_rng(0)
     codes, weights = random.integers(0, 3, 50), random.uniform(0.1, 2, 50)
     logits = random.normal(size=(50, 3))
-    before = ScoredRows(logits, codes, weights)
+    before = NetScores(logits, codes, weights)
     # What is common to the logits of a row means nothing.
-    after = ScoredRows(4 * logits + random.normal(size=(50, 1)), codes, weights)
+    after = NetScores(4 * logits + random.normal(size=(50, 1)), codes, weights)
     assert carried_over(CROSS_ENTROPY, 6.0, before, after) == pytest.approx(1.5)
-    flat = ScoredRows(np.ones(50), codes, None)
-    for spoilt in (flat, ScoredRows(np.full(50, np.nan), codes, None)):
+    flat = NetScores(np.ones(50), codes, None)
+    for spoilt in (flat, NetScores(np.full(50, np.nan), codes, None)):
         for pair in ((spoilt, flat), (flat, spoilt)):
             assert carried_over(CROSS_ENTROPY, 6.0, *pair) == 6.0
 
@@ -221,7 +221,7 @@ def test_three_classes_have_one_slope_and_their_shares():
 def test_fewer_rows_stand_for_all(monkeypatch):
     rows = two_class_rows(60_000, factor=0.3)
     weights = np.random.default_rng(1).uniform(0.5, 2, 60_000)
-    rows = ScoredRows(rows.scores, rows.codes, weights)
+    rows = NetScores(rows.scores, rows.codes, weights)
     monkeypatch.setattr(module, "_MOST_ROWS", 4000)
     some = _thinned(rows, 2)
     assert len(some.codes) <= 8000

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from raresight.deep import DeepClassifier, epoch_selection
 from raresight.deep.encoding import TableEncoder
 from raresight.deep.epoch_selection import _batch, _stacks, parts_of
-from raresight.deep.net_calibration import ScoredRows, calibrated_likelihood, held_out_slope
+from raresight.deep.net_calibration import NetScores, calibrated_likelihood, held_out_slope
 from raresight.deep.nets import plan_net
 from raresight.deep.scoring import ensemble_score, score_rows
 from raresight.deep.training import CodedRows, DivergedWarning, new_replicas, train_nets
@@ -55,7 +55,7 @@ def judged_by_others(loss, weights, epochs, with_slope, average_epochs=2.0):
         train_nets(replicas, rows, recipe, average_epochs=average_epochs)
         of_seeds = score_rows(replicas, torch.from_numpy(inputs[out]))
         scores[out] = ensemble_score(loss, torch.from_numpy(of_seeds)).numpy()
-    rows = ScoredRows(scores, codes, weights)
+    rows = NetScores(scores, codes, weights)
     return calibrated_likelihood(loss, rows, shares, with_slope=with_slope), rows
 
 

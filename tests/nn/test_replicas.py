@@ -204,11 +204,11 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="3 seeds were given for 2 losses"):
         Replicas(NET, LOSSES, (1, 2, 3))
     for losses in ("crossentropy", CrossEntropy(), 3):
-        with pytest.raises(TypeError, match=r"one loss a replica, but is .*: put one loss in a list"):
+        with pytest.raises(TypeError, match=r"one loss per replica, but is .*: put one loss in a list"):
             Replicas(NET, losses)
-        with pytest.raises(TypeError, match="one loss a replica, but is "):
+        with pytest.raises(TypeError, match="one loss per replica, but is "):
             Replicas.grid(NET, losses, (0, 1))
-    with pytest.raises(ValueError, match="one loss a replica"):
+    with pytest.raises(ValueError, match="one loss per replica"):
         Replicas(NET, [])
     with pytest.raises(ValueError, match="seeds must hold at least one seed, but is empty"):
         Replicas.grid(NET, ["erf"], [])
@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_refused():
             NET(replicas=2, seeds=(0, seed))
     with pytest.raises(TypeError, match="seeds must be whole numbers, but one is '0'"):
         Replicas(NET, LOSSES, "01")
-    with pytest.raises(TypeError, match="seeds must be a sequence of whole numbers, one a replica, but is 5"):
+    with pytest.raises(TypeError, match="a sequence of whole numbers, one per replica, but is 5"):
         Replicas.grid(NET, LOSSES, 5)
     assert Replicas(NET, LOSSES, np.array([3, 4])).seeds == (3, 4)
     assert Replicas(NET, LOSSES, (0, 2**32 - 1)).seeds[1] == 2**32 - 1

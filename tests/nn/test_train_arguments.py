@@ -69,7 +69,7 @@ def test_a_report_says_that_weights_are_spoilt():
     is_sound = [all(weight[k].isfinite().all() for weight in replicas.net.parameters()) for k in range(3)]
     assert is_sound == [True, False, True]
     assert result.frozen[1].endswith("its last step spoilt the weights")
-    assert result.frozen[2].endswith("frozen with the weights of before")
+    assert result.frozen[2].endswith("frozen with its last sound weights")
 
 
 def test_wrong_arguments():

@@ -1,4 +1,4 @@
-"""A replica that diverges is frozen with the weights of before, and reported; the others do not notice."""
+"""A replica that diverges is frozen with its last sound weights, and reported; the others do not notice."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_report_says_who_why_and_when(capsys):
     result = train(replicas, TABLE, recipe_of(explodes=True))
     (text,) = result.frozen.values()
     assert text.startswith("replica 1, alpha(alpha=0.3), seed 4: ")
-    assert "not finite at epoch 1, step 2; frozen with the weights of before" in text
+    assert "not finite at epoch 1, step 2; frozen with its last sound weights" in text
     assert text in capsys.readouterr().err
     assert text in str(result)
 

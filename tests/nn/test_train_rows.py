@@ -142,7 +142,7 @@ def test_class_shares():
 @pytest.mark.parametrize(
     ("weights", "error", "message"),
     [
-        (np.ones(49), ValueError, r"one number a row, 50 in all, but have shape \(49,\)"),
+        (np.ones(49), ValueError, r"one number per row, 50 in all, but have shape \(49,\)"),
         (np.ones((50, 1)), ValueError, r"but have shape \(50, 1\)"),
         (1.0, ValueError, r"but have shape \(\)"),
         (np.where(np.arange(50) == 7, -1.0, 1.0), ValueError, r"not negative, but row 7 has -1\.0"),

@@ -356,7 +356,7 @@ train(Replicas(partial(resnet_cifar, 8, width=2), ["crossentropy"]), rows, Recip
     ("data", "message"),
     [
         (([[1.0, 2.0, np.nan]], [1]), "row 0 is not: fill in missing values"),
-        (([[1.0, 2.0, 3.0]], [1, 0]), r"one label a row, 1 in all, but has shape \(2,\)"),
+        (([[1.0, 2.0, 3.0]], [1, 0]), r"one label per row, 1 in all, but has shape \(2,\)"),
         (([[1.0, 2.0, 3.0]], [0.5]), r"row 0 holds 0\.5"),
         (([[1.0, 2.0, 3.0]], [-1]), "row 0 holds -1"),
         (([[1.0, 2.0, 3.0]], [np.nan]), "row 0 holds nan"),

@@ -47,12 +47,13 @@ class CategoryEncoder:
         """
         seen = codes >= 0
         mass = np.bincount(codes[seen], weights[seen], minlength=len(known))
-        # Weights that are no whole numbers have sums that differ in their last digits with the order of rows.
+        # Sums of fractions differ in their last digits with the order of rows. Rounded, levels of equal
+        # weight stay equal, and the order of rows does not decide which of them is frequent.
         order = np.argsort(-np.log(mass).round(9), kind="stable")
         frequent = sorted(int(code) for code in order[:most])
         parts = mass[frequent] / mass.sum()
         rest = [max(0.0, 1.0 - parts.sum())] if len(frequent) < len(known) else []
-        # Rounded, for the same reason.
+        # Rounded for the same reason, since the shares are inputs of a net.
         return cls(known, tuple(frequent), tuple(round(float(part), 9) for part in (*parts, *rest)))
 
     @property
@@ -66,6 +67,7 @@ class CategoryEncoder:
 
     def apply(self, codes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Codes (n,) to inputs (n, n_inputs)."""
+        # By the code of a level the input that is on; the one after the frequent ones is that of all others.
         place = np.full(len(self.known) + 1, len(self.frequent))
         place[list(self.frequent)] = np.arange(len(self.frequent))
         inputs = np.zeros((len(codes), self.n_inputs), dtype=np.float32)
@@ -76,7 +78,10 @@ class CategoryEncoder:
 
 
 def categories_of(table: Any, i: int) -> tuple[Any, ...]:
-    """The categories that occur in a column, in an order of their own and not that of the table."""
+    """The categories that occur in a column, sorted.
+
+    pandas and Arrow keep them in the order of the file, on which no model may depend.
+    """
     if is_frame(table):
         column = table.iloc[:, i].astype("category").cat.remove_unused_categories()
         found = column.cat.categories.tolist()
@@ -95,6 +100,7 @@ def missing_in(table: Any, i: int) -> NDArray[np.bool_]:
 def codes_of(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Positions in `known`, `UNSEEN` for any other value; and which values are missing."""
     if is_frame(table):
+        # A dictionary, since levels of one column may be of several kinds, which cannot be sorted.
         places = {value: place for place, value in enumerate(known)}
         values, missing = table.iloc[:, i].astype(object).to_numpy(), missing_in(table, i)
         # Python's own equality, by which True is the 1 that training saw; pandas tells them apart.
@@ -105,6 +111,7 @@ def codes_of(table: Any, i: int, known: Sequence[Any]) -> tuple[NDArray[np.int64
             f"column {i} held text categories in training, which an array of numbers cannot have: "
             "pass a DataFrame"
         )
+    # An array has numbers alone, which can be found by bisection.
     values = np.asarray(table[:, i], dtype=np.float64)
     levels = np.asarray(known, dtype=np.float64)
     if not len(levels):

@@ -32,7 +32,7 @@ from ..nn import Recipe
 from .encoding import TableEncoder, dense_table, rows_at
 from .epoch_selection import EpochChoice, choose_by_turns, parts_of
 from .files import read_model, write_model
-from .net_calibration import ScoredRows, carried_over, held_out_slope, net_calibrator
+from .net_calibration import NetScores, carried_over, held_out_slope, net_calibrator
 from .nets import NetPlan, plan_net
 from .settings import (
     batch_size_for,
@@ -103,9 +103,9 @@ class _Data:
         """Some rows as nets are trained on them, of the coded `inputs` of all rows."""
         return CodedRows(inputs[places], self.codes[places], self.weights_at(places), self.shares)
 
-    def scored(self, nets: TrainedNets, inputs: Array, device: str) -> ScoredRows:
+    def scored(self, nets: TrainedNets, inputs: Array, device: str) -> NetScores:
         """All rows with the scores of the nets."""
-        return ScoredRows(nets.scores(inputs, device), self.codes, self.weights)
+        return NetScores(nets.scores(inputs, device), self.codes, self.weights)
 
 
 class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -151,7 +151,7 @@ class TableEncoder:
 
     @property
     def n_inputs(self) -> int:
-        """Numbers in a coded row: at least one, which is zero where no column says anything."""
+        """Numbers in a coded row: at least one, which is zero where no column has an input."""
         return max(1, sum(column.n_inputs for column in self.columns))
 
     @property
@@ -165,12 +165,13 @@ class TableEncoder:
         return [i for i, column in enumerate(self.columns) if column.scale is None]
 
     def warn_of_unseen(self, table: Any, of: str = "") -> None:
-        """Warn of columns of a DataFrame with mostly categories that training did not see: "1", say, for 1.
+        """Warn of columns of a DataFrame with mostly categories that training did not see, such as "1" for 1.
 
-        `of` says whose rows they are, such as " of eval_set".
+        Arrays of numbers cannot have got the type wrong, and a few new codes are usual.
 
-        Arrays of numbers cannot have got the type wrong, and codes that training lacked are usual in a few
-        rows.
+        Args:
+            table: The rows.
+            of: Whose rows they are, such as " of eval_set".
         """
         if not is_frame(table):
             return
@@ -185,7 +186,7 @@ class TableEncoder:
                 warnings.warn(
                     f"training saw no category that column {_name(table, i)!r} holds in {is_new.sum()} of "
                     f"{len(codes)} rows{of}, such as {value!r}, but others such as {levels.known[0]!r}: "
-                    "the column says nothing of these rows",
+                    "the net learns nothing from the column there",
                     UserWarning,
                     stacklevel=3,
                 )

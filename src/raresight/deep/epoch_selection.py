@@ -20,7 +20,7 @@ from torch import Tensor
 from ..losses import Loss
 from ..nn import Recipe, TableRows
 from ..nn.batches import steps_of
-from .net_calibration import ScoredRows, calibrated_likelihood, mean_log_probability
+from .net_calibration import NetScores, calibrated_likelihood, mean_log_probability
 from .nets import NetPlan
 from .scoring import ensemble_score, score_rows
 from .training import (
@@ -42,8 +42,8 @@ __all__ = ["EpochChoice", "choose_by_turns", "parts_of"]
 PARTS = 5
 # Epochs without a better mean: a likelihood does not come back once it falls, as a partial AUC may.
 _PATIENCE = 5
-# Numbers that the widest layer of a stack may have in a batch. With fewer a step costs its calls, so that the
-# nets of several parts take hardly longer than those of one; with more they do not fit a CPU's cache.
+# Numbers that the widest layer of a stack may have in a batch. Below, a step costs its calls, and the nets of
+# several parts take hardly longer than those of one. Above, they do not fit the cache of a CPU.
 _NUMBERS_OF_A_STACK, _NUMBERS_ON_A_GPU = 1 << 16, 1 << 24
 
 
@@ -54,15 +54,15 @@ class EpochChoice:
     Attributes:
         loss: The best one.
         epochs: How long it is trained best.
-        validation_scores: Of each loss at its best, by its text: what `Validation.merit` says of the scores
-            of all rows by nets that did not see them; NaN where such nets failed.
+        validation_scores: The `Validation.merit` of each loss at its best epoch, by its text, of all rows by
+            nets that did not see them; NaN where such nets failed.
         rows: The rows with those scores, of the best loss.
     """
 
     loss: Loss
     epochs: int
     validation_scores: dict[str, float]
-    rows: ScoredRows
+    rows: NetScores
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ def choose_by_turns(
 
         def newest_best(epoch: int) -> int:
             for i, (loss, scores) in enumerate(zip(losses, _scores_of_all_rows(turns), strict=True)):
-                likelihood = _likelihood(loss, ScoredRows(scores, rows.codes, rows.weights), rows, with_slope)
+                likelihood = _likelihood(loss, NetScores(scores, rows.codes, rows.weights), rows, with_slope)
                 if likelihood > best[i].likelihood:
                     best[i] = _Best(likelihood, epoch, scores)
             return max(one.epoch for one in best)
@@ -178,10 +178,10 @@ def choose_by_turns(
         raise ValueError(f"no net learned anything: {failed[0]}: lower learning_rate")
     judge = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
     merits = [judge.merit(loss, one.scores) for loss, one in zip(losses, best, strict=True)]
-    # A single loss is trained also where its nets failed: the warning that they did says enough.
+    # A single loss is trained even where its nets failed: there is no other, and a warning was given.
     place = best_merit(merits) if len(losses) > 1 else 0
     merit_of = {str(loss): merit for loss, merit in zip(losses, merits)}
-    judged = ScoredRows(best[place].scores, rows.codes, rows.weights)
+    judged = NetScores(best[place].scores, rows.codes, rows.weights)
     return EpochChoice(losses[place], best[place].epoch, merit_of, judged)
 
 
@@ -199,7 +199,7 @@ def _names(sizes: Sequence[int]) -> list[str]:
     return [f", {span} of {last[-1]}" for span in spans]
 
 
-def _likelihood(loss: Loss, judged: ScoredRows, rows: CodedRows, with_slope: bool) -> float:
+def _likelihood(loss: Loss, judged: NetScores, rows: CodedRows, with_slope: bool) -> float:
     """The mean log-probability of the true class, of two classes with the calibration that follows.
 
     Of several that would take long: theirs is of the scores as they are.

@@ -19,7 +19,7 @@ from ..common.calibration import Calibrator, held_out_calibrator, level_calibrat
 from ..losses import Loss
 
 __all__ = [
-    "ScoredRows",
+    "NetScores",
     "calibrated_likelihood",
     "carried_over",
     "held_out_slope",
@@ -36,7 +36,7 @@ _LEAST = float(np.log(np.finfo(np.float64).tiny))
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredRows:
+class NetScores:
     """Raw scores, (n,) or (n, K), with class numbers, and weights above 0 or None for equal ones."""
 
     scores: NDArray[Any]
@@ -48,19 +48,19 @@ class ScoredRows:
         """Whether every score is a finite number."""
         return bool(np.isfinite(self.scores).all())
 
-    def at(self, places: NDArray[np.intp]) -> ScoredRows:
+    def at(self, places: NDArray[np.intp]) -> NetScores:
         """Those rows alone."""
         weights = None if self.weights is None else self.weights[places]
-        return ScoredRows(self.scores[places], self.codes[places], weights)
+        return NetScores(self.scores[places], self.codes[places], weights)
 
 
-def held_out_slope(loss: Loss, held: ScoredRows) -> float:
+def held_out_slope(loss: Loss, held: NetScores) -> float:
     """The slope under which held-out rows are most probable; 1 where a score is not finite.
 
     >>> from raresight.losses import parse
     >>> z = np.random.default_rng(0).normal(size=4000) * 2 - 2
     >>> y = (np.random.default_rng(1).random(4000) < 1 / (1 + np.exp(-z))).astype(np.int64)
-    >>> round(held_out_slope(parse("crossentropy"), ScoredRows(z / 8, y, None)))
+    >>> round(held_out_slope(parse("crossentropy"), NetScores(z / 8, y, None)))
     8
     """
     if not held.is_finite:
@@ -68,7 +68,7 @@ def held_out_slope(loss: Loss, held: ScoredRows) -> float:
     return held_out_calibrator(loss.log_posterior(held.scores), held.codes, held.weights).slope
 
 
-def carried_over(loss: Loss, slope: float, before: ScoredRows, after: ScoredRows) -> float:
+def carried_over(loss: Loss, slope: float, before: NetScores, after: NetScores) -> float:
     """The slope for nets that were trained again, from that of the nets before them.
 
     Longer training makes scores larger, so that rows that both were trained on get the same spread. No row is
@@ -76,7 +76,7 @@ def carried_over(loss: Loss, slope: float, before: ScoredRows, after: ScoredRows
 
     >>> from raresight.losses import parse
     >>> z, y = np.array([-1.0, 0.0, 2.0]), np.array([0, 0, 1])
-    >>> before, after = ScoredRows(z, y, None), ScoredRows(3 * z + 5, y, None)
+    >>> before, after = NetScores(z, y, None), NetScores(3 * z + 5, y, None)
     >>> round(carried_over(parse("crossentropy"), 6.0, before, after), 6)
     2.0
     """
@@ -88,10 +88,10 @@ def carried_over(loss: Loss, slope: float, before: ScoredRows, after: ScoredRows
     return slope * spreads[0] / spreads[1]
 
 
-def net_calibrator(loss: Loss, rows: ScoredRows, shares: Floats, slope: float) -> Calibrator:
+def net_calibrator(loss: Loss, rows: NetScores, shares: Floats, slope: float) -> Calibrator:
     """The calibrator with this slope that makes the mean probabilities of rows the class shares.
 
-    A ConvergenceWarning says so where there is none.
+    Warns with a ConvergenceWarning where there is none.
     """
     steeper = Calibrator(slope, (0.0,) * (len(shares) - 1))
     if not rows.is_finite:
@@ -106,14 +106,14 @@ def net_calibrator(loss: Loss, rows: ScoredRows, shares: Floats, slope: float) -
     return steeper.then(level_calibrator(log_posterior, shares, rows.weights))
 
 
-def calibrated_likelihood(loss: Loss, rows: ScoredRows, shares: Floats, *, with_slope: bool) -> float:
+def calibrated_likelihood(loss: Loss, rows: NetScores, shares: Floats, *, with_slope: bool) -> float:
     """The mean log-probability of the true class under the calibrator of the rows themselves.
 
     Weighted; NaN where a score is not finite. With the level alone unless `with_slope`.
 
     >>> from raresight.losses import parse
     >>> z, y = np.repeat([[-1.0, -0.5, 0.5, 1.0], [0, 0, 0, 1]], 100, axis=1)
-    >>> rows = ScoredRows(z / 100, y.astype(np.int64), None)
+    >>> rows = NetScores(z / 100, y.astype(np.int64), None)
     >>> loss, shares = parse("crossentropy"), np.array([0.75, 0.25])
     >>> [round(calibrated_likelihood(loss, rows, shares, with_slope=s), 2) for s in (False, True)]
     [-0.56, -0.0]
@@ -129,7 +129,7 @@ def calibrated_likelihood(loss: Loss, rows: ScoredRows, shares: Floats, *, with_
     return mean_log_probability(calibrator.log_posterior(loss.log_posterior(rows.scores)), rows)
 
 
-def mean_log_probability(log_posterior: Floats, rows: ScoredRows) -> float:
+def mean_log_probability(log_posterior: Floats, rows: NetScores) -> float:
     """Of the true class of each row, but at least that of the smallest float.
 
     There are links that call an event impossible: one such row is not to outweigh all others.
@@ -138,7 +138,7 @@ def mean_log_probability(log_posterior: Floats, rows: ScoredRows) -> float:
     return float(np.average(np.maximum(log_p, _LEAST), weights=rows.weights))
 
 
-def _spread(loss: Loss, rows: ScoredRows) -> float:
+def _spread(loss: Loss, rows: NetScores) -> float:
     """The standard deviation of the log-posteriors around each row's mean."""
     log_posterior = loss.log_posterior(rows.scores)
     relative = log_posterior - log_posterior.mean(axis=1, keepdims=True)
@@ -147,7 +147,7 @@ def _spread(loss: Loss, rows: ScoredRows) -> float:
         return float(np.sqrt(np.average(centred**2, axis=0, weights=rows.weights).mean()))
 
 
-def _thinned(rows: ScoredRows, n_classes: int) -> ScoredRows:
+def _thinned(rows: NetScores, n_classes: int) -> NetScores:
     """Fewer rows of each class in its place where there are many, with the weights of those left out.
 
     So the sums of weights stay, and of two classes nearly all sums over rows of what is smooth in the score.
@@ -157,10 +157,10 @@ def _thinned(rows: ScoredRows, n_classes: int) -> ScoredRows:
     weights = np.ones(len(rows.codes)) if rows.weights is None else rows.weights
     parts = [_stand_ins(rows, weights, k) for k in np.unique(rows.codes)]
     chosen = np.concatenate([places for places, _ in parts])
-    return ScoredRows(rows.scores[chosen], rows.codes[chosen], np.concatenate([sums for _, sums in parts]))
+    return NetScores(rows.scores[chosen], rows.codes[chosen], np.concatenate([sums for _, sums in parts]))
 
 
-def _stand_ins(rows: ScoredRows, weights: Floats, k: int) -> tuple[NDArray[np.intp], Floats]:
+def _stand_ins(rows: NetScores, weights: Floats, k: int) -> tuple[NDArray[np.intp], Floats]:
     """Rows of class k in the order of the score, and the weights of those that each stands for.
 
     A quarter of them are the lowest, each for itself, and a quarter the highest, because the few rows at the

@@ -64,7 +64,11 @@ class NetPlan:
 def plan_net(
     name: str, sizes: Mapping[str, Any], extra: Mapping[str, Any], *, features: int, outputs: int
 ) -> NetPlan:
-    """The plan of a net by name; a size that is None is the net's own, one that it does not have an error."""
+    """The plan of a net by name. A size of None is the default of the net.
+
+    Raises:
+        ValueError: The net is unknown, does not have a size or option that is given, or gets one twice.
+    """
     if name not in NET_SIZES:
         raise ValueError(f"net must be one of {', '.join(NET_SIZES)}, got {name!r}")
     known = NET_SIZES[name]

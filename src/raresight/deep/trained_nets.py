@@ -26,12 +26,12 @@ _SLOPE_ROWS = 512
 class TrainedNets:
     """Nets of one architecture and one loss with different seeds, which predict together.
 
-    Scores are computed in float64 from the weights that training left, and then rounded to float32:
-    so the score of a row does not depend on the rows beside it, on threads or on the device, as the last
-    digits of sums do.
+    Scores are computed in float64 from the weights that training left, and then rounded to float32. So the
+    score of a row does not depend on the rows beside it, on threads or on the device, as the last digits of
+    sums do.
 
-    Several threads may use the same nets: they are built once, are never in training, and one thread at a
-    time passes rows through them, because TabM lends its weights to the pass and another device moves them.
+    Several threads may use the same nets. They are built once and are never in training. One thread at a time
+    passes rows through them, because TabM changes its weights during the pass and `to` moves them.
     """
 
     plan: NetPlan
@@ -73,6 +73,7 @@ class TrainedNets:
 
     def replicas(self, device: str) -> Replicas:
         """The nets on a device, in evaluation; among several threads only for the one that holds the lock."""
+        # Building takes longer than scoring a few rows, and pickles and copies need the arrays alone.
         if self._built is None:
             built = Replicas(self.plan.build, [self.loss] * len(self.seeds), self.seeds)
             built.to("cpu", torch.float64)  # before it gets the weights, which it would round
@@ -107,11 +108,11 @@ def importances(
 
         share of a column ~ sum over classes y of sqrt(mean d_y^2),   d_y = sum_i (x_i - mean_i) dm_y/dx_i
 
-    where i are its inputs, means are by the weights of the rows, the one under the root over up to 512 rows
-    of class y, spread over the order of their `scores` by the nets, and m_y is the score of two classes, or
-    of several the logit of y minus the mean of the others. The inputs of a column are taken together, since
-    of those of its categories one is on in a row: many categories are not many times as important. Shares sum
-    to one, or are all zero.
+    where i are the inputs of the column and means are weighted. The mean under the root is over up to 512
+    rows of class y, spread over the order of their `scores`. m_y is the score of two classes, or of several
+    the logit of y minus the mean of the others. The inputs of a column are taken together: of its categories
+    one is on in a row, and many categories do not make a column more important. Shares sum to one, or are all
+    zero.
     """
     weights = np.ones(len(codes)) if weights is None else weights
     # Not by a product, which would copy all inputs.

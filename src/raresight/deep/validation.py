@@ -15,7 +15,7 @@ from ..losses import Loss
 from ..metrics import partial_auc
 from ..nn import Replicas
 from .encoding import numbers_and_codes
-from .net_calibration import ScoredRows, mean_log_probability
+from .net_calibration import NetScores, mean_log_probability
 from .scoring import score_rows
 
 __all__ = ["MIN_VALIDATION_ROWS", "Validation", "hold_out", "split_groups"]
@@ -58,21 +58,21 @@ class Validation:
         if scores.ndim == 1:
             signed = scores if self.event == 1 else -scores
             return partial_auc(self.codes == self.event, signed, self.max_fpr, sample_weight=self.weights)
-        rows = ScoredRows(scores, self.codes, self.weights)
+        rows = NetScores(scores, self.codes, self.weights)
         return mean_log_probability(loss.log_posterior(scores), rows)
 
-    def scored(self, scores: NDArray[Any]) -> ScoredRows:
+    def scored(self, scores: NDArray[Any]) -> NetScores:
         """The rows that count, with their scores."""
         if self.weights is None:
-            return ScoredRows(scores, self.codes, None)
+            return NetScores(scores, self.codes, None)
         kept = self.weights > 0
-        return ScoredRows(scores[kept], self.codes[kept], self.weights[kept])
+        return NetScores(scores[kept], self.codes[kept], self.weights[kept])
 
 
 def split_groups(table: Any, codes: Codes, categorical: Sequence[int]) -> Codes | None:
     """Numbers by which copies of a row stay on one side of a split; None where rows are split one by one.
 
-    A copy would else judge a net that was trained on it. Nor does it tell more than the row does.
+    Otherwise a copy would judge a net that was trained on it. Nor is a copy evidence of its own.
 
     In a table of counts, however, with a few columns of categories, equal rows are independent draws. Such a
     table is known by rows that are the same in different classes, which neither records that were entered
@@ -110,7 +110,7 @@ def hold_out(
     """Rows for training and for validation, class by class at random; None where nothing is held out.
 
     Rows with the same number in `groups` are of one class and stay on one side, at least one group on each.
-    Groups are then what is counted, as against `MIN_VALIDATION_ROWS`: copies of a row tell no more than it.
+    Groups are then what is counted, also against `MIN_VALIDATION_ROWS`.
     """
     if early_stopping != "auto" and not early_stopping:
         return None

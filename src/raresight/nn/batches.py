@@ -128,8 +128,8 @@ class TableRows(RowSource):
     Args:
         X: (n, features), finite numbers. They are copied.
         y: (n,), labels 0 and 1 or class numbers.
-        weights: (n,), how much each row counts in training, relative to the others; None for the same. They
-            are divided by their mean.
+        weights: (n,), how much each row counts in training, relative to the others. They are divided by their
+            mean. Default: all the same.
 
     Example:
         >>> rows = TableRows.standardised([[1.0, 10.0], [3.0, 30.0]], [0, 1])
@@ -254,7 +254,7 @@ def steps_of(rows: int, batch: int) -> tuple[int, int]:
 def generators(
     seeds: Sequence[int], *, epoch: int = 0, device: torch.device | str = "cpu"
 ) -> list[torch.Generator]:
-    """One generator a replica, each decided by its seed and the epoch alone.
+    """One generator per replica, each decided by its seed and the epoch alone.
 
     A training that resumes at an epoch need not repeat the draws of those before it. Generators of the CPU
     give the same numbers everywhere; those of a GPU differ from them.
@@ -278,8 +278,8 @@ def draw_epoch(
 ) -> EpochDraws:
     """The order of the rows and their changes in an epoch, for different seeds, on the CPU.
 
-    `rows` has the rows that each seed draws from, int64 on the CPU; None for all. All have as many steps as
-    the fewest rows allow.
+    `rows` has the rows that each seed draws from, int64 on the CPU. Default: all. Every seed has as many
+    steps as the fewest rows allow.
     """
     lengths = [len(source)] * len(seeds) if rows is None else [len(own) for own in rows]
     steps, batch = steps_of(min(lengths), batch)

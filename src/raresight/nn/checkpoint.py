@@ -2,7 +2,7 @@
 
     training.json               what is trained, the last finished epoch, and which state belongs to it
     state-000012.safetensors    weights, statistics, the optimiser's memory, and which replicas are frozen
-    journal.jsonl               the results so far, one line a replica and epoch
+    journal.jsonl               the results so far, one line per replica and epoch
     lock                        held by the process that trains
 
 `training.json` is replaced last: whenever the process is killed, it names a state and entries of the journal
@@ -43,7 +43,7 @@ BEST_EPOCHS = "best_epochs"
 """Likewise, of those epochs, 0 for a replica that had none."""
 _POINTER = "training.json"
 _JOURNAL = "journal.jsonl"
-# What the pointer says of a training.
+# The entries of training.json, with their types.
 _KINDS: dict[str, tuple[type, ...]] = {
     "epoch": (int,),
     "state": (str, type(None)),
@@ -87,7 +87,7 @@ class TrainingFolder:
         return self._folder / _JOURNAL
 
     def open(self, *, resume: bool) -> Checkpoint:
-        """Where the training of this folder stands; a folder without one is given one that has not begun.
+        """Read where the training of this folder stands; a folder without one gets one that has not begun.
 
         A training that differs in nothing but that its recipe has more epochs goes on where the shorter one
         stands, and the folder is its own from then on. Another training that failed before it had a result,

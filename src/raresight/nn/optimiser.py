@@ -1,4 +1,4 @@
-"""SGD and AdamW for a stack of replicas whose weights lie in one tensor, one row a replica.
+"""SGD and AdamW for a stack of replicas whose weights lie in one tensor, one row per replica.
 
 Everything happens on the device and without a look at a value, so that a CUDA graph can hold it.
 """
@@ -121,7 +121,7 @@ class StackOptimiser:
             rate: (K,), the learning rates.
             alive: (K,), bool; the others are left alone.
             count: Which step it is, from 1: a tensor without axes.
-            factor: (K,), what the gradients are multiplied by, as to clip them; None for 1.
+            factor: (K,), what the gradients are multiplied by, to clip them. Default: 1.
         """
         if self._recipe.optimiser == "sgd" and _has_kernel(self.weights):
             ones = torch.ones_like(rate) if factor is None else factor

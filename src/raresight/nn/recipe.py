@@ -40,10 +40,10 @@ class Recipe:
 
     Attributes:
         epochs: Passes over the training rows.
-        batch: Rows a step. A last batch that would not be full is left out; where there are fewer rows than
+        batch: Rows per step. A last batch that would not be full is left out; where there are fewer rows than
             a batch, a batch is all of them.
         optimiser: "sgd" (with momentum) or "adamw".
-        lr: The base learning rate, or one a replica.
+        lr: The base learning rate, or one per replica.
         momentum: Of SGD.
         weight_decay: Added to the gradient by SGD, decoupled by AdamW.
         betas: Of AdamW.
@@ -51,13 +51,14 @@ class Recipe:
         warmup_epochs: Over these the learning rate rises linearly, step by step.
         decay_epochs: From each of these on the learning rate is `decay_factor` times lower.
         decay_factor: See there.
-        clip: The largest gradient norm of a replica; a longer gradient is shortened to it. None for no limit;
-            or one entry a replica.
+        clip: The largest gradient norm of a replica; a longer gradient is shortened to it. None is no limit.
+            Or one entry per replica.
         precision: "float32"; "bf16" runs the net under autocast, with weights, loss and optimiser in float32;
             "float64".
-        drw_epoch: From this epoch on classes are weighed by their effective number (deferred reweighting);
-            None for never.
-        deferred: Which replicas that concerns, one truth value a replica; None for those with an LDAM loss.
+        drw_epoch: From this epoch on classes are weighted by their effective number (deferred reweighting).
+            None is never.
+        deferred: Which replicas that concerns, one boolean per replica. Default: those whose loss asks for
+            it.
         start_at_prior: Whether the head's bias starts at the score that is right for the prior alone.
         augment: Whether training rows are changed at random, as their source does it: images are cropped and
             flipped.
@@ -65,8 +66,8 @@ class Recipe:
         bf16_evaluation: Whether the evaluation runs under autocast, too, but for the head: faster, with
             scores as exact as those in training, about 1 %.
         fprs: False-positive rates of the partial AUC and the recall of binary nets.
-        best_by: The metric that chooses the best epoch; None for the partial AUC at the first of `fprs`, or
-            for several classes the balanced accuracy.
+        best_by: The metric that chooses the best epoch. Default: the partial AUC at the first of `fprs`; for
+            several classes the balanced accuracy.
         compiled: Whether the training pass goes through `torch.compile`.
         cuda_graph: Whether the step is recorded as a CUDA graph on a GPU; without, it runs operation by
             operation, with the same result.
@@ -161,7 +162,7 @@ class Recipe:
             return
         if not isinstance(self.deferred, tuple) or not all(isinstance(one, bool) for one in self.deferred):
             raise TypeError(
-                "deferred must be None or a sequence of True and False, one a replica, "
+                "deferred must be None or a sequence of True and False, one per replica, "
                 f"but is {self.deferred!r}"
             )
         if self.drw_epoch is None:
@@ -245,7 +246,7 @@ def _spread(name: str, value: Any, replicas: int) -> list[Any]:
     if len(value) != replicas:
         raise ValueError(
             f"the recipe gives {len(value)} values of {name} for {replicas} replicas: "
-            "give one number, or one a replica"
+            "give one number, or one per replica"
         )
     return list(value)
 

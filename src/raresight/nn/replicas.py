@@ -29,7 +29,7 @@ __all__ = ["Replicas"]
 # training; on a GPU one for so many bytes of its memory, if that is more.
 _NUMBERS_AT_ONCE = 1 << 26
 _BYTES_A_NUMBER = 256
-# Where the file of weights says what they are of.
+# The entry of a weight file that describes net, losses and seeds.
 _METADATA = "raresight.replicas"
 
 
@@ -39,9 +39,9 @@ class Replicas:
     Args:
         net: Called as `net(replicas=K, seeds=seeds)`: builds the stack, such as `partial(MLP, 30)` or
             `partial(resnet_cifar, 32)`.
-        losses: One a replica, as objects or texts.
-        seeds: One a replica, whole numbers of at least 0 and below 2**32, which decide its first weights and
-            its batches; 0 to K-1 unless given. Replicas with the same seed start alike and see the same
+        losses: One per replica, as objects or texts.
+        seeds: One per replica, whole numbers of at least 0 and below 2**32, which decide its first weights
+            and its batches. Default: 0 to K-1. Replicas with the same seed start alike and see the same
             batches.
 
     Attributes:
@@ -50,7 +50,7 @@ class Replicas:
         seeds: The K seeds.
         table: The losses as a module that takes the scores of all replicas.
         class_weights: (K, classes), the weights of the classes in the loss under which each replica was
-            trained last (deferred reweighting), set by `train`; None for none.
+            trained last (deferred reweighting), set by `train`; None without.
 
     Example:
         >>> from functools import partial
@@ -74,7 +74,7 @@ class Replicas:
         self.seeds = tuple(range(len(self.losses))) if seeds is None else checked_seeds(seeds)
         if len(self.seeds) != len(self.losses):
             raise ValueError(
-                f"{len(self.seeds)} seeds were given for {len(self.losses)} losses: give one a replica, or "
+                f"{len(self.seeds)} seeds were given for {len(self.losses)} losses: give one per replica, or "
                 "use Replicas.grid for all pairs"
             )
         self.net = net(replicas=len(self.losses), seeds=self.seeds)
@@ -331,9 +331,9 @@ def _as_losses(losses: Any) -> tuple[Loss, ...]:
     """Losses given as objects or texts."""
     if isinstance(losses, (str, Loss)) or not isinstance(losses, Iterable):
         raise TypeError(
-            f"losses must be a sequence with one loss a replica, but is {losses!r}: put one loss in a list"
+            f"losses must be a sequence with one loss per replica, but is {losses!r}: put one loss in a list"
         )
     found = tuple(parse(loss) if isinstance(loss, str) else loss for loss in losses)
     if not found:
-        raise ValueError("losses must be a sequence with one loss a replica, but is empty")
+        raise ValueError("losses must be a sequence with one loss per replica, but is empty")
     return found

@@ -56,7 +56,7 @@ def as_labels(y: ArrayLike | Tensor, rows: int) -> Tensor:
     """Labels as uint8, or as int64 where they go beyond 255; a copy."""
     labels = as_array(y, "y")
     if labels.shape != (rows,):
-        raise ValueError(f"y must hold one label a row, {rows} in all, but has shape {labels.shape}")
+        raise ValueError(f"y must hold one label per row, {rows} in all, but has shape {labels.shape}")
     if labels.dtype.kind not in "biuf":
         raise TypeError(
             f"y must hold 0 and 1 or class numbers, but holds {labels.dtype} such as {str(labels[0])!r}: "
@@ -82,7 +82,9 @@ def as_weights(weights: ArrayLike | Tensor | None, rows: int) -> Tensor | None:
         return None
     values = as_array(weights, "weights")
     if values.shape != (rows,):
-        raise ValueError(f"weights must hold one number a row, {rows} in all, but have shape {values.shape}")
+        raise ValueError(
+            f"weights must hold one number per row, {rows} in all, but have shape {values.shape}"
+        )
     if values.dtype.kind not in "biuf":
         raise TypeError(f"weights must hold numbers, but hold {values.dtype} such as {str(values[0])!r}")
     values = values.astype(np.float64)

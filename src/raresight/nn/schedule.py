@@ -37,7 +37,7 @@ def deferred_replicas(recipe: Recipe, losses: Sequence[Loss]) -> tuple[bool, ...
     if len(recipe.deferred) != len(losses):
         raise ValueError(
             f"the recipe's deferred has {len(recipe.deferred)} entries for {len(losses)} replicas: "
-            "give one a replica"
+            "give one per replica"
         )
     return tuple(bool(entry) for entry in recipe.deferred)
 

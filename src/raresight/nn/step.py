@@ -1,6 +1,6 @@
 """One training step of K replicas, over buffers that stay in their places.
 
-Nothing in a step asks for a value, so that on a GPU it is recorded once as a CUDA graph and then replayed.
+A step never reads a value back from the device, so that a GPU can record it as a CUDA graph and replay it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class TrainingStep:
 
     A replica whose loss, gradient norm or batch-norm statistics are not finite is frozen on the spot: its
     weights, the optimiser's memory of it and its statistics stay those of before the step, and no later step
-    moves them. What the last step of all did is seen by `give_up` alone, which is given the replicas whose
-    scores are NaN after it.
+    moves them. Each step is guarded by the next one. The very last one is guarded by `give_up`, which is
+    given the replicas whose scores are NaN after it.
 
     Args:
         replicas: What is trained.
@@ -40,7 +40,7 @@ class TrainingStep:
         recipe: How.
         class_counts: Rows of each class.
         rows_of: For each replica the rows, int64 on the CPU, that it is trained on, the same tensor where
-            they are the same; None for all rows. Their weights have a mean of 1 in each.
+            they are the same. Default: all rows. The weights of each set of rows have a mean of 1.
 
     Attributes:
         steps: Steps of an epoch.
@@ -121,7 +121,7 @@ class TrainingStep:
         """All steps of an epoch (from 0); `after_step` is called after each."""
         self._prepare(epoch)
         self._net.train()
-        # Whoever trains within a `no_grad` means something else by it.
+        # The caller may be inside `torch.no_grad`, for reasons of its own.
         with torch.enable_grad():
             if self._device.type == "cuda" and self._recipe.cuda_graph and self._replay is None:
                 self._replay = record_graph(self._step, self._state(), self._device)

@@ -68,23 +68,23 @@ def train(
             is the weighted one; the effective numbers of deferred reweighting count rows, and its weights
             multiply those of the rows.
         recipe: How.
-        evaluation: Rows to be judged on, likewise; None for no evaluation. Where it chooses the best epoch,
+        evaluation: Rows to evaluate on, likewise. Default: no evaluation. Where it chooses the best epoch,
             the metrics of that epoch are optimistic; see `TrainingRecord.best`.
-        folder: Where checkpoints and the journal of results are kept; None for none. If it holds this very
-            training (same net, losses, seeds, recipe and data) the weights there replace those of `replicas`
-            and training goes on from them; a folder with another training is refused. Only the recipe's
-            `epochs` may be more than they were: nothing else in a recipe depends on them, so that the
-            weights are those of a training that was as long from the start (the epoch that was the last is
-            evaluated then, too, whatever `evaluate_every` says, and may be the best one). Losses made of
-            a function cannot be told apart on the disk and need to be trained without a folder.
+        folder: Where checkpoints and the journal of results are kept. Default: nowhere. If the folder holds
+            this very training (same net, losses, seeds, recipe and data), its weights replace those of
+            `replicas` and training resumes. A folder with another training is refused. Only the recipe's
+            `epochs` may have grown: nothing else in a recipe depends on them, so that the weights are those
+            of a training that was as long from the start. (The epoch that used to be the last is evaluated,
+            too, whatever `evaluate_every` is, and may be the best one.) Losses made of a function cannot be
+            told apart on the disk and need to be trained without a folder.
         resume: With False a folder that holds a training is refused.
         checkpoint_every: Epochs between checkpoints; the last epoch always has one.
         keep: Which weights the replicas end with, "last" or "best": those of its own best epoch for each, the
             epoch of its row in `TrainingRecord.best`. Where there is none, a replica that is frozen has the
             weights it began with, and one whose metric was never defined those of the last epoch. A training
             that goes further goes on from the last ones all the same.
-        device: Where; by default where the replicas are.
-        progress: Whether to show how it goes, on stderr.
+        device: Where. Default: where the replicas are.
+        progress: Whether to show the progress on standard error.
 
     Returns:
         The history, with the metrics of the best and of the last epoch.
@@ -140,13 +140,13 @@ def train(
         best = BestWeights(replicas, later_of_equals=False) if keep == "best" else None
         if best is not None:
             loop.also_keep(best.tensors())
-        run = _Run(replicas, judged, recipe, best_by, loop, best)
+        run = _TrainingRun(replicas, judged, recipe, best_by, loop, best)
         run.go(held.enter_context(show_progress(bool(progress))), checkpoint_every)
         return run.result()
 
 
-class _Run:
-    """A training under way: its loop, and what is told and written of each epoch."""
+class _TrainingRun:
+    """A training under way: its loop, and what is shown and written of each epoch."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class _Run:
         """Train to the end, or until every replica is frozen."""
         loop = self._loop
         if loop.is_new:
-            # The weights of before the first step: who resumes may bring others, such as half-trained ones.
+            # The first weights: whoever resumes may bring other ones, such as half-trained ones.
             self._save()
         here, first = 0.0, loop.epoch
         while not loop.is_done:
@@ -200,7 +200,7 @@ class _Run:
         return TrainingRecord(self._replicas.names, history, dict(self._reports), self._best_by, seconds)
 
     def _train_epoch(self, begun: float) -> list[str]:
-        """One epoch, its evaluation and its rows; returns what there is to tell."""
+        """Train and evaluate one epoch, and write its rows; returns warnings to show."""
         loop = self._loop
         loop.run_epoch()
         self._note_class_weights()
@@ -229,7 +229,7 @@ class _Run:
         self._loop.save(self._replicas.metadata(weights))
 
     def _has_best(self) -> list[bool]:
-        """Which replicas have the weights of a best epoch, or at last those of before the first."""
+        """Which replicas end with the weights of a best epoch, or with their first ones."""
         epochs = () if self._best is None else self._best.epochs
         return [epoch > 0 or k in self._reports for k, epoch in enumerate(epochs)]
 

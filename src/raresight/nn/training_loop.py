@@ -1,6 +1,6 @@
-"""The loop of a training: epoch after epoch, kept in a folder so that it can be killed at any moment.
+"""The epochs of a training, one after the other, kept in a folder so that it can be killed at any moment.
 
-What is done between the epochs, such as evaluation, is the business of who runs it.
+The caller runs the loop and decides what happens between epochs, such as an evaluation.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ __all__ = ["Failure", "MeanWeights", "TrainingLoop", "deterministic", "training_
 
 @dataclass(frozen=True)
 class Failure:
-    """Why and when a replica was frozen; epoch and step count from 1, the step within its epoch.
+    """Why and when a replica was frozen.
 
-    `is_spoilt` says that its weights are not finite, or give no scores.
+    Attributes:
+        reason: What was not finite, one of `raresight.nn.step.REASONS`.
+        epoch: From 1.
+        step: Within that epoch, from 1.
+        is_spoilt: Whether its weights are not finite, or give no scores.
 
     >>> str(Failure("gradient", 3, 17)), Failure("gradient", 3, 17).outcome
-    ('gradient not finite at epoch 3, step 17', 'frozen with the weights of before')
+    ('gradient not finite at epoch 3, step 17', 'frozen with its last sound weights')
     """
 
     reason: str
@@ -46,7 +50,7 @@ class Failure:
     @property
     def outcome(self) -> str:
         """Which weights the replica has."""
-        return "its last step spoilt the weights" if self.is_spoilt else "frozen with the weights of before"
+        return "its last step spoilt the weights" if self.is_spoilt else "frozen with its last sound weights"
 
 
 @contextmanager
@@ -77,7 +81,7 @@ class TrainingLoop:
     Attributes:
         step: What trains: its buffers have the losses and norms of the newest epoch.
         epoch: Epochs that are finished.
-        seconds: How long they took. Who runs the loop adds to it, so that it decides what counts.
+        seconds: How long they took. The caller adds to it and so decides what counts.
         history: What was noted so far, one entry a result.
         is_new: Whether it began here, and not where a folder stood.
     """
@@ -143,7 +147,7 @@ class TrainingLoop:
 
     @torch.no_grad()
     def also_keep(self, tensors: Mapping[str, Tensor]) -> None:
-        """Have checkpoints hold these, too; a loop that goes on fills them in as they were."""
+        """Add tensors to checkpoints; a training that resumes fills them in as they were."""
         if not self.is_new:
             for name, tensor in tensors.items():
                 tensor.copy_(self._read[f"{OURS}{name}"])

@@ -44,7 +44,7 @@ def whole_number(name: str, value: Any, *, least: int = 1) -> int:
 def checked_seeds(seeds: Any) -> tuple[int, ...]:
     """Seeds as Python's whole numbers, if they are such and in range."""
     if not isinstance(seeds, Iterable):
-        raise TypeError(f"seeds must be a sequence of whole numbers, one a replica, but is {seeds!r}")
+        raise TypeError(f"seeds must be a sequence of whole numbers, one per replica, but is {seeds!r}")
     found = []
     for seed in seeds:
         try:
@@ -60,7 +60,7 @@ def checked_seeds(seeds: Any) -> tuple[int, ...]:
 
 
 def _bools(name: str, given: Any, replicas: int) -> tuple[bool, ...]:
-    """One bool a replica, given for each or for all."""
+    """One bool per replica, given for each or for all."""
     if isinstance(given, (bool, np.bool_)):
         return (bool(given),) * replicas
     found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)

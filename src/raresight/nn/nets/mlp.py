@@ -23,7 +23,7 @@ class MLP(ReplicaNet):
         outputs: 1 for a binary score, or one logit a class.
         batch_norm: Whether each hidden layer is normalised before its ReLU.
         replicas: K, how many nets.
-        seeds: One a replica; 0 to K-1 unless given.
+        seeds: One per replica; 0 to K-1 unless given.
         cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
 
     Example:

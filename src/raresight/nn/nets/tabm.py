@@ -43,7 +43,7 @@ def mean_probability(member_scores: Tensor, losses: Sequence[Loss]) -> Tensor:
 
     Args:
         member_scores: (K, members, N) as from `TabM.member_scores`; or (K, members, N, classes).
-        losses: One a replica.
+        losses: One per replica.
 
     Returns:
         P(y=1), (K, N); or the posterior, (K, N, classes).
@@ -97,7 +97,7 @@ class TabM(ReplicaNet):
         embedding: "linear" or "periodic" turns each number of a row into a vector first; None does not.
         embedding_width: Length of that vector.
         replicas: K, how many ensembles.
-        seeds: One a replica; 0 to K-1 unless given.
+        seeds: One per replica; 0 to K-1 unless given.
         cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
 
     Example:

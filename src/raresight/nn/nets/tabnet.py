@@ -59,7 +59,7 @@ class TabNet(ReplicaNet):
         ghost_batch: Most rows that are normalised together.
         momentum: Of the running statistics of the ghost batches: the share of the new.
         replicas: K, how many nets.
-        seeds: One a replica; 0 to K-1 unless given.
+        seeds: One per replica; 0 to K-1 unless given.
         cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
 
     Example:
