@@ -76,7 +76,12 @@ def shares_of(rows):
 @pytest.fixture(scope="module")
 def short():
     X, y = straight_table(10_000, seed=0)
-    return X, y, {name: DeepClassifier(**SHORT, calibration=name).fit(X, y) for name in ("slope", "level")}
+    judging = straight_table(5_000, seed=2)
+    models = {
+        name: DeepClassifier(**SHORT, calibration=name).fit(X, y, eval_set=judging)
+        for name in ("slope", "level")
+    }
+    return X, y, models
 
 
 def test_nets_that_stop_early_have_the_right_slope(short):

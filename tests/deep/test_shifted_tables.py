@@ -38,7 +38,13 @@ def test_a_flag_that_training_saw_once_leaves_the_level_of_tabnet(seed):
     _, a, y = noise_and_signal()
     X = np.column_stack([a, np.arange(N) == 7, np.random.default_rng(5).normal(size=N)])
     model = DeepClassifier(
-        "crossentropy", net="tabnet", random_state=seed, early_stopping=False, max_epochs=10, n_jobs=1
+        "crossentropy",
+        net="tabnet",
+        random_state=seed,
+        early_stopping=False,
+        max_epochs=6,
+        batch_size=256,
+        n_jobs=1,
     ).fit(X, y)
     flagged = X.copy()
     flagged[:, 1] = 1.0
