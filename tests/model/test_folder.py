@@ -365,6 +365,12 @@ def test_members_are_checked():
         Member(fitted)
     with pytest.raises(ValueError, match="at least one member"):
         Model(SCHEMA, ())
+    with pytest.raises(ValueError, match="at least one member"):
+        Model.of(SCHEMA, [])
+    with pytest.raises(ValueError, match=r"must sum to one, got 2\.0"):
+        Model.of(SCHEMA, [fitted, fitted], weights=[1.0, 1.0])
+    with pytest.raises(ValueError, match="must be a number above 0, got 0"):
+        Model.of(SCHEMA, [fitted, fitted], weights=[1.0, 0.0])
     with pytest.raises(ValueError, match="must sum to one"):
         Model(SCHEMA, (Member(replace(fitted, calibrator=Calibrator()), 0.5),))
 

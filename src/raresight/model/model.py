@@ -59,8 +59,6 @@ class Member:
             raise ValueError(
                 "a member has no calibrator of its own: build the model with `Model.of`, which composes them"
             )
-        if not (math.isfinite(self.weight) and self.weight > 0):
-            raise ValueError(f"the weight of a member must be a number above 0, got {self.weight}")
 
     def positions(self, schema: Schema) -> list[int] | None:
         """Where its columns are in the schema's matrix, or None for all of them as they are."""
@@ -119,11 +117,7 @@ class Model:
     digest: str = ""
 
     def __post_init__(self) -> None:
-        if not self.members:
-            raise ValueError("a model needs at least one member")
-        total = math.fsum(member.weight for member in self.members)
-        if abs(total - 1) > 1e-9:
-            raise ValueError(f"the weights of the members must sum to one, got {total}")
+        _check_weights([member.weight for member in self.members])
         if len(self.calibrator.levels) != 1:
             raise ValueError(f"a model of two classes has one level, got {self.calibrator}")
         _ = self._positions  # which refuses members that do not fit the schema
@@ -145,11 +139,13 @@ class Model:
         Args:
             schema: Which columns are read.
             fitted: One candidate, or several for a blend.
-            weights: Their shares of the blend of calibrated log-odds. Default: equal ones.
+            weights: Their shares of the blend of calibrated log-odds, above 0 and with the sum 1. Default:
+                equal ones.
             columns: The features that each of them sees. Default: all.
             policies, held_out, facts: Attributes of the model.
         """
-        shares = [1 / len(fitted)] * len(fitted) if weights is None else list(weights)
+        shares = [1 / max(len(fitted), 1)] * len(fitted) if weights is None else list(weights)
+        _check_weights(shares)
         seen = [None] * len(fitted) if columns is None else list(columns)
         # sum_i w_i (a_i lambda_i + b_i) is the slope sum_i w_i a_i times a mean with weights w_i a_i, and a
         # level. For one member these are its own numbers, to the bit.
@@ -334,6 +330,17 @@ def load(folder: str | Path) -> Model:
         raise ValueError(f"{source / MODEL_FILE} lacks or garbles an entry: {error!r}") from None
     held_out = RankSketch.load(source / _HELD_OUT_FILE) if _HELD_OUT_FILE in described["parts"] else None
     return Model(schema, members, calibrator, read, held_out, facts, described["description_sha256"])
+
+
+def _check_weights(weights: Sequence[float]) -> None:
+    if not weights:
+        raise ValueError("a model needs at least one member")
+    for weight in weights:
+        if not (math.isfinite(weight) and weight > 0):
+            raise ValueError(f"the weight of a member must be a number above 0, got {weight}")
+    total = math.fsum(weights)
+    if abs(total - 1) > 1e-9:
+        raise ValueError(f"the weights of the members must sum to one, got {total}")
 
 
 def _read_member(source: Path, entry: Mapping[str, Any]) -> Member:
