@@ -75,7 +75,7 @@ benchmark: $(VENV)/dev.stamp
 
 figures: $(VENV)/dev.stamp
 	$(BIN)/raresight losses $(PICTURED) --plot docs/images/losses.png
-	$(BIN)/python docs/draw_metrics.py
+	$(BIN)/python -m reproduction.roc_figure
 
 paper: $(VENV)/dev.stamp
 	$(BIN)/python -m reproduction all

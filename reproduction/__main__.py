@@ -74,8 +74,14 @@ def _parser() -> argparse.ArgumentParser:
     images = parser.add_argument_group("nets on images").add_argument
     images("--dataset", help="cifar10, cifar100 or tinyimagenet. Default: cifar10")
     images("--size", help="short, medium, full, or epochs of search and result such as 8,16. Default: short")
-    images("--rho", dest="rhos", nargs="+", type=float, help="train only these imbalances")
-    images("--role", dest="roles", nargs="+", help="train only these: search, final, paper, beyond, ablation")
+    images("--rho", dest="rhos", metavar="RHO", nargs="+", type=float, help="train only these imbalances")
+    images(
+        "--role",
+        dest="roles",
+        metavar="ROLE",
+        nargs="+",
+        help="train only these: search, final, paper, beyond, ablation",
+    )
     images("--stack", type=int, help="the most nets trained as one. Default: 48")
     images("--depth", type=int, help="layers of the net. Default: the paper's")
     images("--width", type=int, help="channels of its first stage. Default: 16")

@@ -1,4 +1,7 @@
-"""Pictures of ranking: the ROC curve where it matters, and intervals beside each other."""
+"""Figures of ranking: the ROC curve where it matters, and intervals beside each other.
+
+`python -m reproduction.roc_figure` draws those of docs/metrics.md.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from raresight.metrics import Interval, interval, roc_points
 from raresight.report.drawing import COLOURS, figure_class, picture_path, save
 
 __all__ = ["draw_intervals", "draw_roc"]
+
+_IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
 def draw_roc(
@@ -90,3 +96,35 @@ def draw_intervals(
     axes.set_title(title)
     axes.grid(alpha=0.25, axis="x")
     return save(figure, target)
+
+
+def _two_models() -> None:
+    """Two scores of nearly the same AUC: one steady, one that knows a third of the cases for sure."""
+    generator = np.random.default_rng(3)
+    y = np.repeat([0, 1], [400_000, 800])
+    steady = generator.normal(size=len(y)) + 2.0 * y
+    sure = y * (generator.random(len(y)) < 0.35)
+    keen = np.where(sure == 1, generator.normal(5.5, 1, len(y)), generator.normal(size=len(y)) + 1.64 * y)
+    draw_roc(y, {"steady": steady, "keen": keen}, _IMAGES / "roc.png")
+
+
+def _repeated_months() -> None:
+    """Twenty-four months of the same model: the estimate moves, the interval says by how much."""
+    generator = np.random.default_rng(1)
+    truth = float(norm.cdf(3 + norm.ppf(0.001)))
+    y = np.repeat([0, 1], [50_000, 100])
+    months = []
+    for month in range(1, 25):
+        scores = generator.normal(size=len(y)) + 3 * y
+        months.append((f"month {month}", interval("recall_at_fpr", y, scores)))
+    draw_intervals(
+        months,
+        _IMAGES / "intervals.png",
+        truth=truth,
+        title=f"recall at FPR 0.001, 100 positives and 50,000 negatives a month; truth {truth:.3f}",
+    )
+
+
+if __name__ == "__main__":
+    _two_models()
+    _repeated_months()
