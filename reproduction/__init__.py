@@ -72,6 +72,7 @@ _FRAUD_OPTIONS = (
     "results_only",
     "train_only",
     "plan",
+    "figures",
 )
 _DEEP_OPTIONS = (
     *("dataset", "size", "minutes", "device", "stack", "rhos", "roles", "results_only", "train_only", "plan"),

@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     data("--data", type=Path, help="creditcard.csv, its Parquet or .npz form; or the folder of an image set")
     data("--results-only", action="store_true", help="train nothing, show the results that are there")
     data("--train-only", action="store_true", help="train nets and write no tables: no matplotlib needed")
+    data("--no-figures", dest="figures", action="store_false", help="write tables alone")
     data("--plan", action="store_true", help="print what is left to train and how long a GPU takes")
     data("--minutes", type=float, help="stop training after this time; the same command goes on")
     data("--device", help="such as cuda or cpu. Default: a GPU if there is one")
@@ -87,9 +88,6 @@ def _parser() -> argparse.ArgumentParser:
     images("--width", type=int, help="channels of its first stage. Default: 16")
     images("--checkpoints", type=Path, help="folder of unfinished stacks. Default: deep/unfinished in --out")
     images("--part-of-set", dest="complete", action="store_false", help="accept an incomplete image set")
-    images(
-        "--no-figures", dest="figures", action="store_false", help="write tables alone: no matplotlib needed"
-    )
     fraud = parser.add_argument_group("fraud").add_argument
     fraud("--families", nargs="+", help="linear, xgboost, lightgbm, tabnet, tabm; deep is the last two")
     fraud("--methods", nargs="+", help="methods to show, such as 'cross entropy' TBL")

@@ -21,7 +21,7 @@ from raresight.common.atomic_files import write_files
 from raresight.common.versions import versions_of
 
 from .. import UnfinishedError
-from ..output import rows_text
+from ..output import PICTURES, rows_text
 from ..training_records import add_records, key_text, need_writable, read_keyed
 from .methods import (
     DEEP_FAMILIES,
@@ -192,6 +192,7 @@ def run(
     net_epochs: int | None = None,
     minutes: float | None = None,
     results_only: bool = False,
+    figures: bool = True,
 ) -> list[Path]:
     """Fit every method on every split, write `fraud_splits.csv`, `fraud.csv`, `fraud.md` and a figure.
 
@@ -219,6 +220,7 @@ def run(
         minutes: Stop the training of nets before so many have passed; called again, it goes on.
         results_only: Fit and train nothing: show what the folder has, of nets what their journal has
             (`deep/fraud.jsonl.xz` in the folder).
+        figures: Draw the figure; without it tables are written alone.
     """
     if data is None and not results_only:
         raise ValueError(
@@ -298,9 +300,11 @@ def run(
             out / "fraud_splits.csv": rows_text(all_each),
             out / "fraud.csv": rows_text(summary),
             out / "fraud.md": table_text(summary, about),
-            **draw(out / "fraud", summary),
+            **(draw(out / "fraud", summary) if figures else {}),
             **rivals,
-        }
+        },
+        # A figure that is not drawn now is of other results than the page.
+        obsolete=[] if figures else [out / f"fraud{ending}" for ending in PICTURES],
     )
     if plain:
         (out / UNFINISHED_FITS).unlink(missing_ok=True)

@@ -35,9 +35,9 @@ def write_journal(folder, name, setup=SHORT, *, base=0.7, leave_out=lambda trial
     return read_records(journal)
 
 
-def tables(name, folder, **options):
+def tables(name, folder, *given, **options):
     """Write the tables without the figures, whose drawing takes longer than all else."""
-    return reproduce(name, folder, figures=False, **options)
+    return reproduce(name, folder, *given, figures=False, **options)
 
 
 def rows_of(path):

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from deep_journals import tables
 from raresight import __version__
 from raresight.tables import sample_path
 from reproduction import reproduce
@@ -212,7 +213,7 @@ def test_results_of_another_table_or_seed_are_refused(results, table, tmp_path):
     frame["V3"] += 1
     frame.to_csv(tmp_path / "shifted.csv", index=False)
     with pytest.raises(ValueError, match=r"but this one has other values: write to another folder by --out"):
-        reproduce("fraud", tmp_path, data=tmp_path / "shifted.csv", families=["linear"], jobs=1)
+        tables("fraud", tmp_path, data=tmp_path / "shifted.csv", families=["linear"], jobs=1)
     # As many frauds, fewer rows.
     kept = pd.concat([frame[frame["Class"] == 1], frame[frame["Class"] == 0][:2000]])
     kept.to_csv(tmp_path / "fewer.csv", index=False)
@@ -220,9 +221,9 @@ def test_results_of_another_table_or_seed_are_refused(results, table, tmp_path):
     with pytest.raises(
         ValueError, match=rf"4,000 rows, {frauds} frauds, but this one has {len(kept):,} rows"
     ):
-        reproduce("fraud", tmp_path, data=tmp_path / "fewer.csv", families=["xgboost"], **quick)
+        tables("fraud", tmp_path, data=tmp_path / "fewer.csv", families=["xgboost"], **quick)
     with pytest.raises(ValueError, match="are of seed 0, but this run has seed 1: write to another folder"):
-        reproduce("fraud", tmp_path, 1, data=table, families=["linear"], **quick)
+        tables("fraud", tmp_path, 1, data=table, families=["linear"], **quick)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
     about = json.loads(before["fraud_about.json"])
     assert (about["rows"], about["frauds"], about["seed"]) == (4000, frauds, 0)
@@ -243,7 +244,7 @@ def test_the_sample_does_not_overwrite_the_committed_results(tmp_path):
     for name in ("fraud_splits.csv", "fraud.csv", "fraud.md", "fraud_about.json"):
         shutil.copy(committed / name, tmp_path)
     with pytest.raises(ValueError, match=r"283,726 rows, 473 frauds, but this one has 49,135 rows"):
-        reproduce("fraud", tmp_path, data=sample_path())
+        tables("fraud", tmp_path, data=sample_path())
 
 
 def test_the_committed_page_is_of_the_committed_numbers():
@@ -267,32 +268,32 @@ def test_methods_not_asked_for_are_kept(results, table, tmp_path):
         others = [row for row in after if row["method"] not in ("cross entropy", "class weights")]
         assert others == [row for row in before if row["method"] != "cross entropy"]
     with pytest.raises(ValueError, match=r"linear with TBL at hand are of 2 repetitions.* --repeats"):
-        reproduce("fraud", tmp_path, data=table, families=["linear"], methods=["poly"], repeats=1, jobs=1)
+        tables("fraud", tmp_path, data=table, families=["linear"], methods=["poly"], repeats=1, jobs=1)
 
 
 def test_results_only_fits_nothing(results, table, tmp_path):
     before = copied(results, tmp_path)
     told = []
     shown = {"data": table, "results_only": True, "repeats": 2}
-    reproduce("fraud", tmp_path, 0, told.append, **shown)
+    tables("fraud", tmp_path, 0, told.append, **shown)
     assert told == []
     for name in ("fraud_splits.csv", "fraud.csv", "fraud.md", "fraud_about.json"):
         assert (tmp_path / name).read_bytes() == before[name]
     # The folder knows its table: who does not have it can show its results, too.
     without = {**shown, "data": None}
     (tmp_path / "fraud.md").unlink()
-    reproduce("fraud", tmp_path, **without)
+    tables("fraud", tmp_path, **without)
     for name in ("fraud_splits.csv", "fraud.csv", "fraud.md", "fraud_about.json"):
         assert (tmp_path / name).read_bytes() == before[name]
     with pytest.raises(ValueError, match="are of seed 0, but this run has seed 5"):
-        reproduce("fraud", tmp_path, 5, **without)
+        tables("fraud", tmp_path, 5, **without)
     with pytest.raises(ValueError, match="has no result of xgboost: fit it, without --results-only"):
-        reproduce("fraud", tmp_path, families=["linear", "xgboost"], **shown)
+        tables("fraud", tmp_path, families=["linear", "xgboost"], **shown)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="has no result of linear"):
-        reproduce("fraud", tmp_path / "empty", **shown)
+        tables("fraud", tmp_path / "empty", **shown)
     with pytest.raises(ValueError, match=r"has no results of fraud, .*: give the table, too, by --data"):
-        reproduce("fraud", tmp_path / "empty", **without)
+        tables("fraud", tmp_path / "empty", **without)
     assert list((tmp_path / "empty").iterdir()) == []
     rows = read(tmp_path / "fraud_splits.csv")
     assert all(date.fromisoformat(row["date"]) <= datetime.now(UTC).date() for row in rows)
@@ -300,7 +301,7 @@ def test_results_only_fits_nothing(results, table, tmp_path):
     assert all("scikit-learn" in row["versions"] for row in rows)
     (tmp_path / "fraud_about.json").write_text("[]")
     with pytest.raises(ValueError, match="is damaged"):
-        reproduce("fraud", tmp_path, **without)
+        tables("fraud", tmp_path, **without)
 
 
 def test_command_tells_how_far_it_is(table, tmp_path):
@@ -397,10 +398,10 @@ def test_only_the_same_fits_are_gone_on_with(table, tmp_path, seed, methods, beg
 
     shown = {"data": table, "families": ["linear"], "repeats": 1, "jobs": 1}
     with pytest.raises(KeyboardInterrupt):
-        reproduce("fraud", tmp_path, 0, stop, methods=["undersampling"], **shown)
+        tables("fraud", tmp_path, 0, stop, methods=["undersampling"], **shown)
     told.clear()
     with pytest.raises(KeyboardInterrupt):
-        reproduce("fraud", tmp_path, seed, stop, methods=methods, **shown)
+        tables("fraud", tmp_path, seed, stop, methods=methods, **shown)
     assert told[0].startswith(begins)
 
 
@@ -418,6 +419,6 @@ def test_only_the_same_fits_are_gone_on_with(table, tmp_path, seed, methods, beg
 def test_what_is_wrong_with_nets_is_said_before_other_fits(table, tmp_path, options, message):
     told = []
     with pytest.raises(ValueError, match=message):
-        reproduce("fraud", tmp_path / "new", 0, told.append, data=table, **options)
+        tables("fraud", tmp_path / "new", 0, told.append, data=table, **options)
     assert told == []
     assert not (tmp_path / "new").exists()

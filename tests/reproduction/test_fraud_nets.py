@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from commands import run
+from deep_journals import tables
 from raresight.common.journal import read_journal, write_journal
 from raresight.deep.nets import NET_SIZES
 from raresight.tables.sample import sample_path
@@ -127,7 +128,7 @@ def test_other_families_are_kept(together):
     assert {row["method"] for row in of_family(after["fraud.csv"], "tabnet")} == {"cross entropy", "TBL"}
     assert {row["seeds"] for row in of_family(after["fraud.csv"], "tabnet")} == {"1"}
     # The other way round nothing changes at all: the linear fits are the same again.
-    reproduce("fraud", out, families=["linear"], jobs=1, **shown)
+    tables("fraud", out, families=["linear"], jobs=1, **shown)
     again = {name: read(out / name) for name in before}
     for name in before:
         assert [{**row, "seconds": ""} for row in again[name]] == [
@@ -158,7 +159,7 @@ def test_tables_say_for_how_many_epochs_nets_were_trained(together, journal, tab
     (tmp_path / "deep").mkdir()
     write_journal(tmp_path / "deep" / "fraud.jsonl.xz", lines)
     few = {"families": ["tabnet"], "net_seeds": 1, "net_epochs": 2, "repeats": 1, "results_only": True}
-    reproduce("fraud", tmp_path, **few)
+    tables("fraud", tmp_path, **few)
     text = (tmp_path / "fraud.md").read_text()
     assert (
         "Epochs of nets are those that a method was trained for, over the splits, until its patience" in text
@@ -208,15 +209,15 @@ def test_what_does_not_belong_is_refused(together, table, tmp_path):
     other = pd.read_csv(table).iloc[:500]
     other.to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(ValueError, match="are of a table with"):
-        reproduce("fraud", out, data=tmp_path / "other.csv", families=["xgboost"], repeats=1)
+        tables("fraud", out, data=tmp_path / "other.csv", families=["xgboost"], repeats=1)
     few = {"net_seeds": 1, "net_epochs": 2, "results_only": True}
     with pytest.raises(ValueError, match="has no result of tabm"):
-        reproduce("fraud", out, data=table, families=["deep"], repeats=1, **few)
+        tables("fraud", out, data=table, families=["deep"], repeats=1, **few)
     # What differs is said: here the epochs.
     with pytest.raises(ValueError, match="of tabnet with 1 nets a setting and at most 3 epochs"):
-        reproduce("fraud", out, families=["tabnet"], repeats=1, **{**few, "net_epochs": 3})
+        tables("fraud", out, families=["tabnet"], repeats=1, **{**few, "net_epochs": 3})
     with pytest.raises(ValueError, match="seeds must be at least 1"):
-        reproduce("fraud", out, data=table, families=["tabm"], net_seeds=0)
+        tables("fraud", out, data=table, families=["tabm"], net_seeds=0)
 
 
 def test_command_shows_what_is_at_hand(together, table, tmp_path):
@@ -241,13 +242,13 @@ def test_rivals_are_of_all_nets_in_the_journal(journal, table, tmp_path):
     (tmp_path / "deep").mkdir()
     write_journal(tmp_path / "deep" / "fraud.jsonl.xz", [*map(as_if_tabm, lines), *lines])
     shown = {"data": table, "repeats": 1, "net_seeds": 1, "net_epochs": 2, "results_only": True}
-    reproduce("fraud", tmp_path, families=["tabnet"], **shown)
+    tables("fraud", tmp_path, families=["tabnet"], **shown)
     rivals = read(tmp_path / "fraud_rivals.csv")
     assert list(dict.fromkeys(row["family"] for row in rivals)) == ["tabnet", "tabm"]
     assert {row["family"] for row in read(tmp_path / "fraud.csv")} == {"tabnet"}
     # Methods shown before stay, from the journal.
-    reproduce("fraud", tmp_path, families=["tabm"], methods=["TBL"], **shown)
-    reproduce("fraud", tmp_path, families=["tabm"], methods=["poly"], **shown)
+    tables("fraud", tmp_path, families=["tabm"], methods=["TBL"], **shown)
+    tables("fraud", tmp_path, families=["tabm"], methods=["poly"], **shown)
     methods = {row["method"] for row in of_family(read(tmp_path / "fraud.csv"), "tabm")}
     assert methods == {"cross entropy", "TBL", "poly"}
 
