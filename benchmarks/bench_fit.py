@@ -28,8 +28,8 @@ import numpy as np
 import raresight
 from machine import describe
 from raresight.automl.options import Options
-from raresight.automl.rows import Rows, read_rows
 from raresight.metrics import compare, partial_auc, recall_at_fpr
+from raresight.tables.splits import Data, read_data
 
 FPR, MAX_FPR = 0.001, 0.01
 
@@ -80,21 +80,21 @@ def memory_of(root: int) -> float:
     return total
 
 
-def lightgbm_default(rows: Rows, seed: int) -> np.ndarray:
+def lightgbm_default(rows: Data, seed: int) -> np.ndarray:
     from lightgbm import LGBMClassifier
 
     model = LGBMClassifier(random_state=seed, verbose=-1).fit(rows.X, rows.y)
     return np.asarray(model.predict(rows.test.X, raw_score=True))
 
 
-def xgboost_default(rows: Rows, seed: int) -> np.ndarray:
+def xgboost_default(rows: Data, seed: int) -> np.ndarray:
     from xgboost import XGBClassifier
 
     model = XGBClassifier(random_state=seed).fit(rows.X, rows.y)
     return np.asarray(model.predict(rows.test.X, output_margin=True))
 
 
-def balanced_logistic(rows: Rows, seed: int) -> np.ndarray:
+def balanced_logistic(rows: Data, seed: int) -> np.ndarray:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -103,7 +103,7 @@ def balanced_logistic(rows: Rows, seed: int) -> np.ndarray:
     return np.asarray(model.fit(rows.X, rows.y).decision_function(rows.test.X))
 
 
-def balanced_forest(rows: Rows, seed: int) -> np.ndarray:
+def balanced_forest(rows: Data, seed: int) -> np.ndarray:
     from imblearn.ensemble import BalancedRandomForestClassifier
 
     model = BalancedRandomForestClassifier(
@@ -112,7 +112,7 @@ def balanced_forest(rows: Rows, seed: int) -> np.ndarray:
     return np.asarray(model.fit(rows.X, rows.y).predict_proba(rows.test.X)[:, 1])
 
 
-RIVALS: dict[str, Callable[[Rows, int], np.ndarray]] = {
+RIVALS: dict[str, Callable[[Data, int], np.ndarray]] = {
     "LightGBM, defaults": lightgbm_default,
     "XGBoost, defaults": xgboost_default,
     "scikit-learn logistic regression, balanced": balanced_logistic,
@@ -127,7 +127,9 @@ def measure(data: Path, seed: int) -> list[dict[str, Any]]:
         seconds, memory = command(data, out, seed)
         outcome = json.loads((out / "evaluation.json").read_text())
         model = raresight.load(out / "model")
-        rows = read_rows(data, None, options)
+        rows = read_data(
+            data, target=options.target, test_size=options.test_size, seed=seed, fpr=FPR, max_fpr=MAX_FPR
+        )
         ours = model.log_odds_of_matrix(rows.test.X)
     y = rows.test.y
     results = [
