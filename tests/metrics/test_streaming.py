@@ -105,6 +105,23 @@ def test_exact_sum(numbers, random):
     assert len(total.parts) < 45
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_weighted_rows_are_repeated_rows(seed):
+    y, s, p = sample(seed)
+    w = np.random.default_rng(seed).integers(0, 5, len(y))
+    weighted = StreamingMetrics(max_fpr=0.05, fpr=0.01)
+    for y_part, s_part, p_part, w_part in batches_of((y, s, p, w), np.random.default_rng(seed)):
+        weighted.update(y_part, s_part, p_part, sample_weight=w_part)
+    repeated = StreamingMetrics(max_fpr=0.05, fpr=0.01)
+    repeated.update(*(np.repeat(column, w) for column in (y, s, p)))
+    found, wanted = weighted.compute(), repeated.compute()
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert found[name] == pytest.approx(value, rel=1e-9), name
+    weighted.update([0, 1], [0.1, 0.2], [0.1, 0.2], sample_weight=[0.0, 0.0])
+    assert weighted.compute() == found
+
+
 def test_probabilities_with_some_batches_only_are_refused():
     metrics = StreamingMetrics().update([0, 1], [0.1, 0.9], [0.1, 0.9])
     before = metrics.compute()

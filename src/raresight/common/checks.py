@@ -6,9 +6,9 @@ be, and large arrays are looked at in blocks that fit a cache.
 
 from __future__ import annotations
 
-import numbers
 import sys
 from collections.abc import Iterator
+from numbers import Number, Real
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ def is_missing(value: Any) -> bool:
     """Whether one value is None, NaN, NaT or pandas' NA, which do not equal themselves or refuse to say."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, (numbers.Number, np.generic)) and bool(value != value)
+    return isinstance(value, (Number, np.generic)) and bool(value != value)
 
 
 def as_vector(values: Any, name: str) -> NDArray[Any]:
@@ -106,7 +106,12 @@ def plain_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
     if kinds <= {bool, np.bool_}:
         return array.astype(bool)
     if all(issubclass(kind, (bool, int, np.bool_, np.integer)) for kind in kinds):
-        return np.array(array.tolist())  # the type that holds them: uint64 beyond int64
+        numbers = [int(value) for value in array]
+        low, high = min(numbers, default=0), max(numbers, default=0)
+        if low >= -(2**63) and high < 2**63:
+            return np.array(numbers, dtype=np.int64)
+        # NumPy's own choice would be float64, in which neighbours beyond 2^53 are one number.
+        return np.array(numbers, dtype=np.uint64) if low >= 0 and high < 2**64 else array
     if all(issubclass(kind, (bool, int, float, np.bool_, np.integer, np.floating)) for kind in kinds):
         return array.astype(np.float64)
     return array
@@ -174,7 +179,7 @@ def check_rate(value: Any, name: str) -> float:
 
 def check_penalty(value: Any, name: str) -> float:
     """A finite number of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
     if not 0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be at least 0 and finite, got {value}")

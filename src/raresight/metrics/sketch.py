@@ -200,18 +200,24 @@ class RankSketch:
             True
         """
         labels, scores = checked_batch(y_true, y_score)
-        weights = check_weights(sample_weight, len(labels)) if len(labels) else None
+        return self._absorb(labels, scores, self._checked_weights(sample_weight, len(labels)))
+
+    def _checked_weights(self, sample_weight: Any, rows: int) -> Floats | None:
+        """Weights in float64, or None; an error where the sketch could not count them."""
+        weights = check_weights(sample_weight, rows) if rows else None
         if weights is None:
-            return self._absorb(labels, scores)
+            return None
         weights = weights.astype(np.float64)
         with np.errstate(over="ignore"):
             total = self.positives + self.negatives + weights.sum()
         if not np.isfinite(total):
             raise ValueError("The weights sum to infinity; divide all weights by a constant.")
-        counted = weights > 0
-        return self._absorb(labels[counted], scores[counted], weights[counted])
+        return weights
 
     def _absorb(self, labels: NDArray[np.bool_], scores: Floats, weights: Floats | None = None) -> Self:
+        if weights is not None:
+            counted = weights > 0
+            labels, scores, weights = labels[counted], scores[counted], weights[counted]
         for start in range(0, len(labels), CHUNK):
             rows = slice(start, start + CHUNK)
             for kind, own in ((self._positives, labels[rows]), (self._negatives, ~labels[rows])):

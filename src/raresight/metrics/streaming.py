@@ -128,13 +128,14 @@ class StreamingMetrics:
         """The summary of the scores, for every other question about the ranking."""
         return self._sketch
 
-    def update(self, y_true: Any, y_score: Any, probability: Any = None) -> Self:
+    def update(self, y_true: Any, y_score: Any, probability: Any = None, sample_weight: Any = None) -> Self:
         """Add a batch of rows. One class alone, or no row, is a batch too.
 
         Args:
             y_true: Labels 0 and 1.
             y_score: One score a row, higher for the positive class.
             probability: None, or the probability of label 1 for each row; with all batches or with none.
+            sample_weight: Weights of the rows. Default: 1. A row of weight 3 counts as three equal rows.
 
         Returns:
             The metrics themselves. A batch that is refused with an error has changed nothing.
@@ -144,20 +145,31 @@ class StreamingMetrics:
             check_lengths(0, len(check_scores(probability, "probability")), "probability")
         if len(labels) == 0:
             return self
-        data = None if probability is None else probabilities(labels, probability, None)
+        weights = self._sketch._checked_weights(sample_weight, len(labels))
+        if weights is not None and not weights.any():  # as good as a batch without rows
+            return self
+        data = None if probability is None else probabilities(labels, probability, weights)
         # Checked before anything is added, so that a refused batch changes nothing.
         self._check_same_kind(probability is not None, "This batch", "the batches before")
         self._with_probability = data is not None
         if data is not None:
             self._add_errors(data)
-        self._sketch._absorb(labels, scores)
+        self._sketch._absorb(labels, scores, weights)
         return self
 
     def _add_errors(self, data: LabelledScores) -> None:
         for rows in blocks(len(data)):
             labels, p = data.labels[rows], data.scores[rows].astype(np.float64)
-            self._brier.add(float(squared_error(labels, p).sum()))
-            self._log_loss.add(float(surprise(labels, p).sum()))
+            for total, error in (
+                (self._brier, squared_error(labels, p)),
+                (self._log_loss, surprise(labels, p)),
+            ):
+                if data.weights is None:
+                    total.add(float(error.sum()))
+                else:
+                    weight = data.weights[rows]
+                    # A row of weight zero is absent, even where its error is infinite.
+                    total.add(float(np.sum(np.where(weight > 0, error, 0.0) * weight)))
 
     def _check_same_kind(self, given: bool, new: str, old: str) -> None:
         if self._with_probability in (None, given):
@@ -201,9 +213,9 @@ class StreamingMetrics:
         """The metrics of all rows so far.
 
         Returns:
-            rows, positives, prior (positives / rows), roc_auc, partial_auc, recall_at_fpr,
-            threshold_at_fpr, average_precision; brier_score and log_loss where probabilities were given;
-            exact_fpr and auc_error, which say how exact the ranking metrics are.
+            rows (their weight where there are weights), positives, prior (positives / rows), roc_auc,
+            partial_auc, recall_at_fpr, threshold_at_fpr, average_precision; brier_score and log_loss where
+            probabilities were given; exact_fpr and auc_error, which say how exact the ranking metrics are.
 
         Raises:
             ValueError: If there is no positive or no negative row yet.
@@ -213,7 +225,7 @@ class StreamingMetrics:
         found: dict[str, float] = {
             "rows": rows,
             "positives": sketch.positives,
-            "prior": sketch.positives / max(rows, 1),
+            "prior": sketch.positives / (rows or 1),
             "roc_auc": sketch.roc_auc(),
             "partial_auc": sketch.partial_auc(self.max_fpr),
             "recall_at_fpr": sketch.recall_at_fpr(self.fpr),
