@@ -25,7 +25,7 @@ from machine import describe, write_rows
 from raresight.nn.nets import convolution as convolution_module
 from raresight.nn.step import record_graph
 from reproduction.resnet import ResNet, resnet_cifar
-from reproduction.resnet.convolution import WAYS, way_of
+from reproduction.resnet.resnet import WAYS, way_of
 
 # Channels in and out, pixels a side, stride: the layers of ResNets of width 16, 32 and 64, and a narrow one.
 CONVOLUTIONS = (

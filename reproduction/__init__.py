@@ -86,7 +86,7 @@ class UnfinishedError(ValueError):
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """What a table or figure takes beside folder and seed.
+    """The options of a table or figure, besides folder and seed.
 
     >>> options_of("table1"), options_of("overview")
     ((), ('dataset',))
@@ -111,7 +111,7 @@ def reproduce(
     tell: Callable[[str], None] = lambda message: None,
     **options: Any,
 ) -> list[Path]:
-    """Write one table or figure of the paper under `out`; `tell` hears how far it is.
+    """Write one table or figure of the paper under `out`; `tell` is called with each line of progress.
 
     `options_of(name)` has the options that a part takes; `python -m reproduction --help` says what they mean.
     """

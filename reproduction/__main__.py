@@ -220,7 +220,7 @@ def _interrupted_words(name: str) -> str:
 
 
 def _tell(message: str) -> None:
-    """Write a line of progress at once, if anybody hears it."""
+    """Write a line of progress at once. A closed standard error does not stop the work."""
     stream = FaultTolerantStream(sys.stderr)
     stream.write(f"{message}\n")
     stream.flush()

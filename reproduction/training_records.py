@@ -34,9 +34,8 @@ Record = Mapping[str, Any]
 `trial` (the setting), `loss` (with the class counts in it), `class_counts`, `curve` (columns by name: epoch,
 train_loss, gradient_norm_max, and the metrics with `validation_` or `test_` before their names), `frozen`
 (why it stopped, or null), `seconds` (its share of the stack's), `stack` (how many were trained together),
-`device`, `precision`, `clip` (of an anchor null for no limit), `recipe` (batch, schedule and the like; the
-first journals have none, their trainings had those of `stack.recipe_of`, too), `images` (a digest of the
-whole set, likewise), `versions` and `date`.
+`device`, `precision`, `clip` (null for no limit), `recipe` (batch, schedule and the like), `images` (a digest
+of the whole set; the first trainings were made before it was kept), `versions` and `date`.
 """
 _NEEDED = ("curve", "frozen", "class_counts", "device", "precision", "clip", "versions", "date")
 

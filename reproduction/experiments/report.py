@@ -404,7 +404,7 @@ def nothing_complete(
     rhos: Sequence[float] | None,
     trained: bool,
 ) -> ValueError:
-    """What to say where no cell is complete: after training, that it is to be gone on with."""
+    """The error where no cell is complete; after training it says that the same command continues."""
     more = f", and {len(missing) - 1} more, which --plan counts" if len(missing) > 1 else ""
     lacking = f"{name} has no complete cell yet: missing are {missing[0]}{more}."
     hints = ""

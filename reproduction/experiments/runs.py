@@ -95,7 +95,7 @@ def run_experiment(
         checkpoints: Folder for stacks under way; None for `out`/unfinished.
         complete: Whether the image set must have its published size.
         checkpoint_seconds: The time between checkpoints of a stack under way.
-        tell: Hears how far it is.
+        tell: Called with each line of progress.
     """
     if stack < 1:
         raise ValueError(f"stack must be at least 1, but is {stack}")

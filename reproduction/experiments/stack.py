@@ -218,7 +218,7 @@ def train_stack(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     tell: Callable[[str], None] = lambda message: None,
 ) -> list[Record] | None:
-    """Train trials as one stack; their records, or None if time was out: the folder keeps where they stand.
+    """Train trials as one stack; returns their records, or None if time ran out and a checkpoint is kept.
 
     Args:
         trials: They share what `NetTrial.together` says.
@@ -229,7 +229,7 @@ def train_stack(
         precision: See `Recipe`.
         seconds_left: Asked before every epoch; an epoch that would take longer is not begun.
         checkpoint_seconds: The time between checkpoints.
-        tell: Hears how far it is.
+        tell: Called with each line of progress.
     """
     recipe = recipe_of(trials, precision)
     sets = {"validation": rows.validation, "test": rows.test}

@@ -84,8 +84,8 @@ def fit_families(
         rows_of: The splits.
         about: The table and the seed.
         journal: Where finished groups are kept, and found.
-        jobs: Fits at once; None for one a core.
-        tell: Hears how far it is.
+        jobs: Fits at once. Default: one per core.
+        tell: Called with each line of progress.
     """
     groups = [(key, family) for key in rows_of for family in families]
     names = {group: key_text(_fit_of(group, methods, about)) for group in groups}
@@ -204,7 +204,7 @@ def run(
     Args:
         out: Folder of the results.
         seed: Of splits and fits.
-        tell: Hears how far it is.
+        tell: Called with each line of progress.
         data: The fraud table; with `results_only` it may be left out, else its results are checked to be
             those in the folder.
         families: Which run; `deep` is all nets, None those without nets. Others keep the results that the

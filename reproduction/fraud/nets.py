@@ -1,8 +1,8 @@
-"""Training the deep families of the fraud comparison, split by split, into a journal that is gone on with.
+"""Training the deep families of the fraud comparison, split by split, into a journal.
 
-The journal has one line of JSON for each finished family and split. Its `fit` says what was trained: family,
-split, `setup`, sizes of the net, loss settings, seed and table; what has a line that agrees in all of that is
-not trained again. Besides it has the metrics of each method with the paired differences to cross entropy and
+The journal has one entry for each finished family and split. Its `fit` says what was trained: family, split,
+`setup`, sizes of the net, loss settings, seed and table. What has an entry that agrees in all of that is not
+trained again. An entry also has the metrics of each method with the paired differences to cross entropy and
 to TBL, the chosen settings, the held-out rows' partial AUC after each epoch, seconds, device, versions, date.
 """
 
@@ -157,7 +157,7 @@ def _cell_of(fit: Mapping[str, Any]) -> FamilySplit | None:
 
 
 def _lines(journal: Path) -> dict[str, Record]:
-    """The finished cells by what was trained, none where there is no file; a torn end is left out."""
+    """The finished cells by what was trained, none where there is no file; a torn end is ignored."""
     return read_keyed(journal, _key)
 
 
@@ -216,7 +216,7 @@ def train_cells(
             long a cell takes, as long as the family's longest of this run is expected. One that is under way
             is given up after the last epoch that ends in time. Then no more of its family are begun, but
             those of a faster one. None for no limit.
-        tell: Hears how far it is.
+        tell: Called with each line of progress.
     """
     begun = time.monotonic()
     end = float("inf") if minutes is None else begun + 60 * minutes

@@ -10,7 +10,7 @@ import torch
 from check_training import RECIPE, SMALL_IMAGES, assert_equal, assert_moved, trained
 
 from reproduction.resnet import resnet_cifar
-from reproduction.resnet.convolution import WAYS, way_of
+from reproduction.resnet.resnet import WAYS, way_of
 
 LAYERS = ((3, 16, 32, 1), (16, 16, 32, 1), (16, 32, 32, 2), (64, 64, 8, 1), (256, 256, 4, 1), (5, 7, 9, 2))
 """Channels in and out, pixels a side, stride."""

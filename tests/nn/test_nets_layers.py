@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from raresight.nn.nets.layers import BatchNorm, GhostBatchNorm, Linear
-from reproduction.resnet.convolution import WAYS, Conv3x3, ImageBatchNorm, convolution, way_of
+from reproduction.resnet.resnet import WAYS, Conv3x3, ImageBatchNorm, convolution, way_of
 
 torch.set_num_threads(1)
 
