@@ -85,8 +85,8 @@ def fit(
         data: A path (CSV, Parquet, Arrow, a folder of parts), the word "sample" for the bundled table, or a
             pandas, polars or Arrow table.
         test: A source of test rows, instead of rows held out.
-        out: Folder for the journal, so that a killed run can go on, and for the results. Default: nothing
-            is kept but what `FitResult.save` writes.
+        out: Folder for the journal, so that a killed run can be continued, and for the results. Default:
+            nothing is kept but what `FitResult.save` writes.
         resume: Continue the run in `out`.
         listener: Called with a `Step` whenever there is something to report.
 
@@ -152,14 +152,14 @@ def _run(
 
 
 def _need_libraries() -> None:
-    """Better now than after the search."""
+    """Name a missing library now rather than after the search."""
     for name in ("pyarrow", "optuna", "plotly"):
         if importlib.util.find_spec(name) is None:
             raise ImportError(f"fit needs {name}: pip install 'raresight[fit]'")
 
 
 def _silent(step: Step) -> None:
-    """Nobody listens."""
+    """Report nothing."""
 
 
 def _name_of(source: Any) -> str:
@@ -185,5 +185,5 @@ def _signature() -> inspect.Signature:
 
 fit.__signature__ = _signature()  # type: ignore[attr-defined]
 if fit.__doc__:  # not under python -OO
-    told = [f"        {one.name}: {one.metadata['help']}\n" for one in Options.typed() if one.name != "test"]
-    fit.__doc__ = fit.__doc__.replace("        test: A source", f"{''.join(told)}        test: A source", 1)
+    lines = [f"        {one.name}: {one.metadata['help']}\n" for one in Options.typed() if one.name != "test"]
+    fit.__doc__ = fit.__doc__.replace("        test: A source", f"{''.join(lines)}        test: A source", 1)

@@ -63,7 +63,7 @@ class Threshold:
         log_odds: The lowest threshold that keeps the rate on the held-out rows.
         fpr_seen: The rate there.
         fpr_bound: An upper bound of the true rate, right 95 times of 100 (Clopper and Pearson).
-        safe: The threshold that keeps the rate on new rows 95 times of 100, or None: too few negatives.
+        safe: The threshold that keeps the rate on new rows with 95 % confidence; None with too few negatives.
         safe_recall: The share of held-out positives above it.
     """
 
@@ -104,7 +104,7 @@ class SearchSummary:
     Attributes:
         complete: Candidates evaluated on every fold.
         pruned: Candidates stopped early.
-        failed: Candidates whose fit broke.
+        failed: Candidates whose fit failed.
         planned: Candidates asked for; None where only time was to end the search.
         seconds: How long it took.
         stopped_by: What ended it.
@@ -130,7 +130,7 @@ class SearchSummary:
 
 @dataclass(frozen=True)
 class InfluentialRow:
-    """A row of the source that pulls hard on the fit, with the probability that it was given unseen."""
+    """A row with a large influence on the fit, and its probability from a fold that had not seen it."""
 
     row: int
     label: int
@@ -150,7 +150,7 @@ class Outcome:
         held_out: Scores and metrics of the held-out rows, threshold, comparisons with cross entropy.
         losses: The best setting tried of each loss, best first.
         profile: What was seen in the data, warnings included.
-        influential: Rows that pull hardest, possible label errors.
+        influential: Rows with the largest influence: possible label errors.
         no_influence: Why there are none, where there are none.
         fingerprint: SHA-256 of the data.
         versions: Of Python and the libraries.
@@ -184,16 +184,16 @@ class Outcome:
     @property
     def loss_mattered(self) -> bool:
         """Whether the loss beat cross entropy by the paired intervals of the held-out rows."""
-        return wording.loss_verdict(self.winner, self.held_out)[0]
+        return wording.loss_verdict(self.winner, self.held_out).mattered
 
     @property
     def loss_sentence(self) -> str:
         """The same in a sentence."""
-        return wording.loss_verdict(self.winner, self.held_out)[1]
+        return wording.loss_verdict(self.winner, self.held_out).sentence
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What must be said beside the figures, such as a search cut short."""
+        """What a reader must know beside the figures, such as a search cut short."""
         notes = (wording.search_note(self.search), wording.no_alert_note(self.held_out))
         return tuple(note for note in notes if note)
 
@@ -263,7 +263,7 @@ class Outcome:
         return text.getvalue()
 
     def __str__(self) -> str:
-        # A budget without an alert is the headline then, and need not be said again.
+        # Without an alert the note is the headline already.
         notes = [note for note in self.notes if note != wording.headline(self)]
         answer = f"{wording.headline(self)} {wording.cost(self)}".rstrip()
         return "\n".join([answer, self.model.describe(), self.loss_sentence, *notes])
@@ -298,7 +298,7 @@ def conclude(
     calibration = calibration_by(out_of_fold, task)
     fitted[winner] = fitted[winner].calibrated(calibration)
     tell("Evaluating on the held-out rows")
-    held_out = judge(
+    held_out = evaluate_held_out(
         rows,
         *(fitted[candidate] for candidate in wanted),
         fpr=options.fpr,
@@ -306,7 +306,7 @@ def conclude(
         seed=options.seed,
     )
     with warnings.catch_warnings():
-        # A stand-in model that has not quite converged still shows the rows that pull.
+        # The linear stand-in need not converge fully to show which rows have a large influence.
         warnings.simplefilter("ignore")
         influential, no_influence = influential_rows(
             rows, task, winner.loss, calibration.log_odds(out_of_fold)
@@ -373,7 +373,7 @@ def _as_done(options: Options, search: SearchSummary) -> Options:
 
 
 def _tried_losses(found: SearchResult) -> list[str]:
-    """One loss a kind: the best setting tried of each, best first."""
+    """The best setting tried of each loss, best first."""
     best: dict[str, tuple[float, str]] = {}
     for trial in found.trials:
         if trial.partial_auc is not None:
@@ -428,8 +428,8 @@ def _against(found: SearchResult, task: Task, number: int, baseline: int) -> Com
     ours, theirs = found.out_of_fold(number), found.out_of_fold(baseline)
     rows = ~np.isnan(theirs)
     weights = None if task.weights is None else task.weights[rows]
-    # Weights that only make up for drawn negatives leave both rates as they are, and so the partial AUC;
-    # without weights its interval needs no bootstrap.
+    # One weight per class leaves both rates unchanged, and so the partial AUC. Without weights the interval
+    # has a closed form (DeLong); with them it needs a bootstrap.
     if weights is not None and all(np.ptp(weights[task.y[rows] == label]) == 0 for label in (0, 1)):
         weights = None
     return compare(
@@ -459,7 +459,7 @@ def fit_all(
     distinct = list(dict.fromkeys(candidates))
     with engine.share({"X": rows.X, "y": rows.y}) as shared:
         fitted = [one for _, one in engine.run(partial(_fit_one, rows.schema, seed), distinct, shared)]
-    # Scores do not depend on the number of threads, so from here on all cores may serve.
+    # Scores do not depend on the number of threads, so scoring may use all cores from here on.
     return {one.candidate: replace(one, threads=None) for one in fitted}
 
 
@@ -478,10 +478,10 @@ def calibration_by(out_of_fold: NDArray[Any], task: Task) -> Calibrator:
     return held_out_calibrator(log_posterior, task.y[is_known].astype(np.int64), weights)
 
 
-def judge(
+def evaluate_held_out(
     rows: Data, winner: Fitted, baseline: Fitted, twin: Fitted, *, fpr: float, max_fpr: float, seed: int
 ) -> HeldOutEvaluation:
-    """Score the held-out rows once by each model and compare."""
+    """Score the held-out rows once with each model, and compare the models."""
     y = rows.test.y
     log_odds = winner.log_odds(rows.test.X)
     probability = np.exp(-np.logaddexp(0.0, -log_odds))
@@ -534,11 +534,11 @@ def policies_of(threshold: Threshold, fpr: float) -> dict[str, Policy]:
 def influential_rows(
     rows: Data, task: Task, loss: str, out_of_fold: NDArray[np.floating]
 ) -> tuple[tuple[InfluentialRow, ...], str]:
-    """Training rows that pull hardest, the first to look at for a wrong label; and why there are none.
+    """Training rows with the largest influence, the first to check for a wrong label; and why there are none.
 
-    Trees have no influence function of their own, so a linear model under the winner's loss stands in for
-    every family: a row that contradicts its neighbours so much that it moves a linear fit is worth a look
-    whatever the final model is. Beside its pull stands the probability from the fold that had not seen it.
+    Trees have no influence function. So a linear model under the winner's loss stands in for every family: a
+    row that contradicts its neighbours enough to move a linear fit is worth a look, whatever the final model
+    is. The probability shown beside it comes from the fold that had not seen the row.
     """
     y = task.y
     numbers = rows.numbers if task.rows is None else rows.numbers[task.rows]

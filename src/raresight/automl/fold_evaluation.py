@@ -1,6 +1,6 @@
-"""One step of a search: candidates of one family fitted to one fold and judged on its validation rows.
+"""One step of a search: candidates of one family fitted to one fold and evaluated on its validation rows.
 
-A step is a pure function of what it is given, so that it comes out the same in this process and in a worker.
+A step is a pure function of its arguments, so that this process and a worker give the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Aim", "Step", "arrays_of", "evaluate"]
 
 @dataclass(frozen=True)
 class Aim:
-    """What all steps of a search have in common, their arrays apart."""
+    """What all steps of a search share, apart from arrays."""
 
     categorical: tuple[int, ...]
     n_categories: tuple[int, ...]
@@ -66,7 +66,7 @@ class Step:
 
 
 def evaluate(aim: Aim, arrays: Mapping[str, NDArray[Any]], step: Step) -> list[FoldResult]:
-    """Fit, keep the validation log-odds in the folder, and return one result a candidate."""
+    """Fit, keep the validation log-odds in the folder, and return one result per candidate."""
     rows = FoldRows(
         X=arrays["X"],
         y=arrays["y"],
@@ -98,22 +98,22 @@ def _evaluate(
     except Exception as error:
         if len(candidates) == 1:
             return [_failure(error, start)]
-        # One of them spoils the fit for all: each alone.
+        # One of them breaks the shared fit: fit each alone.
         return [
             result
             for number, candidate in zip(numbers, candidates)
             for result in _evaluate([number], [candidate], fold, rows, aim)
         ]
     shared = (time.perf_counter() - start) / len(candidates)
-    stray = tuple(str(warning.message) for warning in caught)
+    uncaught = tuple(str(warning.message) for warning in caught)
     X_test = rows.X[rows.test]
     return [
-        _judge(number, fitted, X_test, fold, rows, aim, shared, stray)
+        _evaluate_fit(number, fitted, X_test, fold, rows, aim, shared, uncaught)
         for number, fitted in zip(numbers, fits)
     ]
 
 
-def _judge(
+def _evaluate_fit(
     number: int,
     fitted: Fitted,
     X_test: NDArray[Any],
@@ -121,13 +121,13 @@ def _judge(
     rows: FoldRows,
     aim: Aim,
     seconds: float,
-    stray: tuple[str, ...],
+    uncaught: tuple[str, ...],
 ) -> FoldResult:
     start = time.perf_counter() - seconds
     y = rows.y[rows.test]
     weights = None if rows.weights is None else rows.weights[rows.test]
     try:
-        # The figures are those of the scores that are kept, to the last digit.
+        # In the precision that is kept, so that the figures can be computed again from the files.
         log_odds = fitted.log_odds(X_test).astype(np.float32)
         if not np.isfinite(log_odds).all():
             raise ValueError("its scores are not finite")
@@ -136,7 +136,7 @@ def _judge(
     except Exception as error:
         return _failure(error, start)
     write_array(part_path(aim.folder, number, fold), log_odds)
-    said = tuple(dict.fromkeys(_one_line(text) for text in (*fitted.warnings, *stray)))
+    said = tuple(dict.fromkeys(_one_line(text) for text in (*fitted.warnings, *uncaught)))
     return FoldResult(area, recall, time.perf_counter() - start, warnings=said)
 
 

@@ -67,7 +67,7 @@ class Task:
         if self.X.ndim != 2 or self.y.shape != (len(self.X),):
             raise ValueError(f"X must be (n, d) and y (n,), got {self.X.shape} and {self.y.shape}")
         if self.weights is not None and self.weights.shape != self.y.shape:
-            raise ValueError(f"weights must be one a row, got the shape {self.weights.shape}")
+            raise ValueError(f"weights must be one per row, got the shape {self.weights.shape}")
         if not self.folds:
             raise ValueError("a search needs at least one fold")
 
@@ -206,7 +206,7 @@ class Progress:
         trials: The finished ones.
         total: How many it will be, or None where only time limits them.
         best: The best of them, or None.
-        running: Candidates that are at work or next.
+        running: Candidates that are being fitted or are next.
         seconds: Time spent, that of interrupted runs included.
         seconds_left: An estimate, or None while there is nothing to go by.
     """

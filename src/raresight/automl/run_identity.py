@@ -71,7 +71,7 @@ def open_run(folder: Path, options: Options, fingerprint: str, *, resume: bool) 
     if place.exists():
         if not resume:
             raise ValueError(
-                f"{folder} already holds a run: go on with it by --resume, or give another folder by --out"
+                f"{folder} already holds a run: continue it with --resume, or give another folder by --out"
             )
         _refuse_difference(place, asked)
         return
@@ -108,7 +108,7 @@ def _short(value: Any) -> str:
 
 
 def identity(task: Task, space: Space) -> dict[str, Any]:
-    """Everything that the outcome of a search depends on, limits apart."""
+    """Everything that the outcome of a search depends on, except its limits."""
     versions = versions_of(["optuna", *packages_of(space.families)])
     del versions["python"]
     return {
@@ -139,13 +139,13 @@ def check_identity(folder: Path, ours: dict[str, Any]) -> None:
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} cannot be read: take another folder, or remove this one") from None
     if different:
-        told = " and ".join(_told(key, theirs[key], ours[key]) for key in different)
+        changes = " and ".join(_change(key, theirs[key], ours[key]) for key in different)
         raise ValueError(
-            f"{folder} holds another search; different: {told}. Take another folder, or remove this one"
+            f"{folder} holds another search; different: {changes}. Use another folder, or remove this one"
         )
 
 
-def _told(key: str, theirs: Any, ours: Any) -> str:
+def _change(key: str, theirs: Any, ours: Any) -> str:
     short = key not in ("data", "folds", "columns")
     return f"{_WORDS[key]} (there {theirs}, now {ours})" if short else _WORDS[key]
 

@@ -27,7 +27,7 @@ __all__ = ["gives_up", "need_optuna", "propose", "quiet_optuna", "study_of"]
 
 # Random candidates before the sampler trusts its own picture: planned ones all have the family's defaults.
 RANDOM_TRIALS = 8
-# After the first fold a candidate goes on unless it is in the last quarter, later unless in the last half.
+# After the first fold a candidate continues unless it is in the last quarter, later unless in the last half.
 _KEPT_FIRST, _KEPT_LATER = 75.0, 50.0
 _LEAST_TO_COMPARE = 8
 

@@ -1,8 +1,8 @@
 """The search: rounds of candidates, evaluated fold by fold, in a folder that survives any kill.
 
 Optuna chooses candidates and gives up hopeless ones, an engine runs the fits, the journal keeps every result
-as it comes. A round holds `ROUND` candidates whatever the number of jobs: its candidates are asked for
-together, from the rounds before, and judged against those only. So the outcome for a seed and a number of
+as it comes. A round holds `ROUND` candidates whatever the number of jobs: its candidates are proposed
+together, from the rounds before, and compared with those only. So the outcome for a seed and a number of
 trials is the same on one core and on many, and after any number of interruptions.
 """
 
@@ -47,8 +47,8 @@ def search(
 ) -> SearchResult:
     """Search for the candidate with the largest cross-validated partial AUC.
 
-    Called again with the same folder, it goes on where it was stopped or killed; `limits` may then be
-    larger. Ctrl-C ends it with what it has found, a second one kills it.
+    Called again with the same folder, it continues where it was stopped or killed; `limits` may then be
+    larger. Ctrl-C ends it with what it has found, a second Ctrl-C kills it.
 
     Args:
         task: Data, folds and aim.
@@ -106,9 +106,10 @@ def _tidy(folder: Path, journal: TrialJournal) -> None:
 
 @dataclass(frozen=True)
 class Round:
-    """Trial numbers that are asked for together, and the folds that are evaluated together.
+    """Trial numbers that are proposed together, and the folds that are evaluated together.
 
-    Planned candidates are never given up, so all their folds are one stage; others are judged after each.
+    Planned candidates are never stopped early, so all their folds are one stage; others are compared after
+    each fold.
     """
 
     start: int
@@ -151,7 +152,7 @@ class _Fits:
 
 
 class _Run:
-    """A search under way."""
+    """A search in progress."""
 
     def __init__(
         self,
@@ -290,7 +291,7 @@ class _Run:
         return [step for step in steps if step.numbers[0] in chosen]
 
     def _settle(self, numbers: Sequence[int], earlier: Study, stage: tuple[int, ...]) -> None:
-        """End those trials whose results say so."""
+        """End the trials that failed, are complete, or are not worth another fold."""
         for number in numbers:
             trial = self._journal.trials[number]
             if trial.is_over or list(trial.folds) != list(range(stage[-1] + 1)):

@@ -246,7 +246,7 @@ def _loss(text: str) -> str:
     if _loss_ranges(name):
         return name
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NonConvexLossWarning)  # said of the trial, once it is fitted
+        warnings.simplefilter("ignore", NonConvexLossWarning)  # the trial warns, once it is fitted
         try:
             loss: Any = parse(text)
         except ValueError as error:

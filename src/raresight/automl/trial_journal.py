@@ -83,7 +83,7 @@ class TrialJournal:
             "spent": round(spent, 3),
         }
         self._journal.append([entry])
-        # As it is read back later, so that a resumed search goes on with the same numbers.
+        # As it is read back later, so that a resumed search uses the same numbers.
         self._read(entry)
 
     def end(self, number: int, state: State) -> None:

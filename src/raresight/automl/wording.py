@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .options import Options
 
 __all__ = [
+    "Verdict",
     "cost",
     "headline",
     "loss_verdict",
@@ -125,83 +127,108 @@ def _candidates(number: int) -> str:
     return f"{number:,} candidate{'' if number == 1 else 's'}"
 
 
-def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation) -> tuple[bool, str]:
-    """Whether the loss mattered on the held-out rows, and plain words about it.
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the loss mattered on the held-out rows.
+
+    Attributes:
+        kind: "loss" (it did), "parameters" (they gained what was gained), "made_up" (the loss made up for its
+            parameters), "chance", "loss_lost" or "search_lost" (cross entropy was better), and where cross
+            entropy won: "defaults", or "tuning_gained", "tuning_lost", "tuning_even" for its parameters.
+        sentence: The same in words.
+    """
+
+    kind: str
+    sentence: str
+
+    @property
+    def mattered(self) -> bool:
+        return self.kind == "loss"
+
+
+def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation) -> Verdict:
+    """Whether the loss mattered on the held-out rows.
 
     It did if the winner beats cross entropy with defaults and cross entropy with its own parameters, each by
     the paired interval.
     """
     twin, baseline, name = held_out.against_twin, held_out.against_baseline, winner.loss
     if name == CROSS_ENTROPY:
-        said = "The loss did not matter here: cross entropy came out best in cross-validation"
-        if baseline is None:
-            return False, f"{said}, with defaults."
-        return False, f"{said}. {_what_tuning_did(baseline)}"
+        return _of_tuning(baseline)
     assert twin is not None
     if not winner.parameters:  # then both comparisons are with the same model
         return _of_one(name, twin)
     assert baseline is not None
     same, plain = f"with the same parameters ({_span(twin)})", f"with defaults ({_span(baseline)})"
-    won = f"{name} won in cross-validation, but on the held-out rows"
     if twin.low > 0 and baseline.low > 0:
-        return True, (
-            f"The loss mattered: {name} has {_points(twin)} of partial AUC more than cross entropy {same}, "
-            f"and {_points(baseline)} more than cross entropy {plain}."
+        return Verdict(
+            "loss",
+            f"The loss mattered. {name} gains {_points(twin)} of partial AUC over cross entropy {same}. Over "
+            f"cross entropy {plain} it gains {_points(baseline)}.",
         )
     if baseline.high < 0:
-        return False, (
-            f"The search did not help here: {won} cross entropy {plain} has {_points(baseline)} of partial "
-            "AUC more: the simpler model is the better bet."
+        return Verdict(
+            "search_lost",
+            f"The search did not help. On the held-out rows cross entropy {plain} has {_points(baseline)} "
+            f"more partial AUC than {name}. Prefer the simpler model.",
         )
     if twin.high < 0:
-        return False, (
-            f"The loss did not help here: {won} cross entropy {same} has {_points(twin)} of partial AUC more."
+        return Verdict(
+            "loss_lost",
+            f"The loss did not help. On the held-out rows cross entropy {same} has {_points(twin)} more "
+            f"partial AUC than {name}.",
         )
-    told = (
-        f"the difference in partial AUC on the held-out rows is {_signed(twin.difference)} points to cross "
-        f"entropy {same} and {_signed(baseline.difference)} points to cross entropy {plain}"
+    differences = (
+        f"The difference is {_signed(twin.difference)} points of partial AUC to cross entropy {same}, and "
+        f"{_signed(baseline.difference)} points to cross entropy {plain}."
     )
     if baseline.low > 0:
-        return False, f"The loss did not matter here: what {name} gained, its parameters gained; {told}."
+        return Verdict("parameters", f"The loss did not matter: the parameters gained. {differences}")
     if twin.low > 0:
-        return False, (
-            f"The loss did not matter here: it only made up for its parameters, and chance explains what is "
-            f"left; {told}."
-        )
-    return False, (
-        f"The loss did not matter here: {name} won in cross-validation, but chance explains what it gained; "
-        f"{told}."
+        return Verdict("made_up", f"The loss did not matter: it made up for its parameters. {differences}")
+    return Verdict(
+        "chance",
+        f"The loss did not matter. {name} won in cross-validation, but its gain on the held-out rows may be "
+        f"chance. {differences}",
     )
 
 
-def _of_one(name: str, found: Comparison) -> tuple[bool, str]:
+def _of_one(name: str, found: Comparison) -> Verdict:
     """The verdict where the winner has the defaults of its family."""
     if found.low > 0:
-        return True, (
-            f"The loss mattered: {name} has {_points(found)} of partial AUC more than cross entropy, both "
-            f"with defaults ({_span(found)})."
+        return Verdict(
+            "loss",
+            f"The loss mattered. {name} gains {_points(found)} of partial AUC over cross entropy, both with "
+            f"defaults ({_span(found)}).",
         )
     if found.high < 0:
-        return False, (
-            f"The loss did not help here: {name} won in cross-validation, but on the held-out rows cross "
-            f"entropy has {_points(found)} of partial AUC more ({_span(found)}): the better bet."
+        return Verdict(
+            "loss_lost",
+            f"The loss did not help. On the held-out rows cross entropy has {_points(found)} more partial "
+            f"AUC than {name}, both with defaults ({_span(found)}).",
         )
-    return False, (
-        f"The loss did not matter here: {name} won in cross-validation, but chance explains what it gained; "
-        f"the difference in partial AUC on the held-out rows is {_signed(found.difference)} points to cross "
-        f"entropy, both with defaults ({_span(found)})."
+    return Verdict(
+        "chance",
+        f"The loss did not matter. {name} won in cross-validation, but its gain on the held-out rows may be "
+        f"chance. The difference to cross entropy is {_signed(found.difference)} points of partial AUC, both "
+        f"with defaults ({_span(found)}).",
     )
 
 
-def _what_tuning_did(found: Comparison) -> str:
-    told = f"{_points(found)} of partial AUC on the held-out rows ({_span(found)})"
+def _of_tuning(found: Comparison | None) -> Verdict:
+    """The verdict where cross entropy won: what its parameters did."""
+    won = "The loss did not matter: cross entropy was best in cross-validation"
+    if found is None:
+        return Verdict("defaults", f"{won}, with defaults.")
+    gap = f"{_points(found)} of partial AUC on the held-out rows ({_span(found)})"
     if found.low > 0:
-        return f"Its parameters gained {told} over the defaults."
+        return Verdict("tuning_gained", f"{won}. Its parameters gain {gap} over the defaults.")
     if found.high < 0:
-        return f"Its parameters lost {told} to the defaults: those are the better bet."
-    return (
-        "Its parameters made no difference to the defaults that chance would not explain: "
-        f"{_signed(found.difference)} points of partial AUC on the held-out rows ({_span(found)})."
+        return Verdict("tuning_lost", f"{won}. Its parameters lose {gap} to the defaults: prefer those.")
+    return Verdict(
+        "tuning_even",
+        f"{won}. What its parameters change may be chance: {_signed(found.difference)} points of partial AUC "
+        f"on the held-out rows ({_span(found)}).",
     )
 
 

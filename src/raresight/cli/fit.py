@@ -25,7 +25,7 @@ EXAMPLE = "Example: raresight fit payments.csv --target fraud --time when --fpr 
 
 
 def fit(data: str, *, out: Path | None, resume: bool, quiet: bool, json: bool, **options: Any) -> None:
-    """Choose, calibrate and judge a model for a rare event: a table in, a model and a report out."""
+    """Choose, calibrate and evaluate a model for a rare event: a table in, a model and a report out."""
     from ..common.progress import show_progress
     from ..fitting import fit as run
 

@@ -15,7 +15,7 @@ EXAMPLE = "Example: raresight losses 'tbl(alpha=0.7,C=1)' focal --plot losses.pn
 
 def losses(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Losses such as 'tbl(alpha=0.7,C=1)'; left out, every loss.")
+        list[str] | None, typer.Argument(help="Losses such as 'tbl(alpha=0.7,C=1)'; default: every loss.")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the losses and their gradients to this PNG, SVG or PDF file.")

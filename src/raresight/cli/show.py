@@ -62,8 +62,8 @@ def _pairs(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
     data = known.get("data", {})
     if data:
         trained = f"trained on {data['training_rows']:,} rows, {data['training_positives']:,} positive"
-        judged = f"judged on {data['test_rows']:,}, {data['test_positives']:,} positive"
-        lines.append(("data", f"{trained}; {judged}"))
+        tested = f"tested on {data['test_rows']:,}, {data['test_positives']:,} positive"
+        lines.append(("data", f"{trained}; {tested}"))
     lines.append(("columns", _first([f"{column.name} ({column.kind})" for column in schema.columns], 40)))
     if schema.dropped:
         lines.append(("dropped", _first([f"{one.name} ({one.reason})" for one in schema.dropped], 10)))

@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["COLOURS", "figure_class", "picture_path", "save"]
 
-# Okabe and Ito's colours, which people with any colour vision can tell apart; dashes tell the rest.
+# Okabe and Ito's colours, which people with any colour vision can distinguish; dashes distinguish the rest.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 

@@ -75,7 +75,7 @@ class Answer:
         fpr_seen: The false-positive rate of the held-out rows at the threshold.
         fpr_bound: Upper bound of the true rate there, with 95 % confidence.
         safe: Threshold and recall that keep the budget with 95 % confidence, or None.
-        loss_sentence: One sentence on whether the loss mattered.
+        loss_sentence: Whether the loss mattered, in words.
         loss_mattered: Whether it did; None where that was not asked.
         partial_auc: Partial AUC up to `max_fpr`, with its interval.
         auc: AUC, with its interval.
@@ -164,13 +164,13 @@ class FitContent:
         loss_map: Partial AUC over (alpha, C).
         importance: Pairs of feature and share, largest first.
         information: What each loss sees in the held-out scores.
-        influential: Rows that pull hardest.
+        influential: Rows with the largest influence.
         profile: Rows, positives, prior, rho, duplicates, columns, dropped and warnings of the training rows,
             as `raresight.tables`'s profile gives them by `to_dict`.
         used: How the rows were divided.
         reproduction: Command, seed, versions and fingerprint.
         search: How far the search got.
-        notes: What must be said beside the figures.
+        notes: What a reader must know beside the figures.
         loss_map_note: Why the map is empty, where it is.
         influential_note: Why there are no influential rows, where there are none.
     """

@@ -167,8 +167,8 @@ positives as they get rarer: the smaller, the longer it sees them. The explained
 risk that looking at the scores removes, compared with knowing only how rare the positives are.</p>
 {_information(content)}
 <h3>Rows with the largest influence</h3>
-<p class="caption">Training rows that pull hardest on the fit; a label that contradicts the probability may be
-wrong, so look at these rows first.</p>
+<p class="caption">Training rows with the largest influence on the fit. A label that contradicts the
+probability may be wrong, so check these rows first.</p>
 {_influential(content)}
 </section>"""
 
@@ -190,7 +190,7 @@ def _information(content: FitContent) -> str:
 def _influential(content: FitContent) -> str:
     rows = content.influential
     if not rows:
-        return empty(content.influential_note or "No row pulls hard enough to be listed.")
+        return empty(content.influential_note or "No row has enough influence to be listed.")
     head = heads(("Row, from 1", "n"), ("Label", "n"), ("Probability, unseen", "n"), ("Influence", "n"))
     body = "".join(
         f'<tr><td class="n">{w.count(row.row)}</td><td class="n">{row.label}</td>'
@@ -217,8 +217,8 @@ def data(content: FitContent) -> str:
 <dl class="pairs">{pairs}</dl>
 <h3 id="warnings">Warnings</h3>
 {_lines(profile.get("warnings", ()), "No warning.")}
-<h3 id="dropped">Columns left out</h3>
-{_lines(dropped, "No column was left out.")}
+<h3 id="dropped">Columns not used</h3>
+{_lines(dropped, "Every column was used.")}
 <h3 id="columns">Columns used</h3>
 {_columns(profile.get("columns", ()))}
 </section>"""

@@ -103,7 +103,7 @@ def _one_in(precision: float | None) -> str:
 
 
 def _notes(content: FitContent) -> str:
-    """What must be said beside the figures; a budget without an alert is the headline already."""
+    """The notes; one that is the headline already is not repeated."""
     notes = (note for note in content.notes if note != content.answer.headline)
     return "".join(f'<p class="warned">{w.sentence(note)}</p>' for note in notes)
 
