@@ -142,7 +142,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- parameters ----------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters, the native ones among them."""
+        """Return the parameters, the native ones among them."""
         return {**super().get_params(deep), **getattr(self, "_native", {})}
 
     def set_params(self, **params: Any) -> BoostedClassifier:
@@ -155,7 +155,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _checked_native(self) -> dict[str, Any]:
-        """The native parameters, after a look at all that were given."""
+        """Check all parameters and return the native ones."""
         native = dict(getattr(self, "_native", {}))
         for name in native:
             if name in self._refused:
@@ -174,7 +174,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return native
 
     def _check_names(self, native: dict[str, Any]) -> None:
-        """Refuse names that the library does not know, where it can be asked."""
+        """Refuse parameters that the library does not have, where it lists them."""
 
     def _seed(self) -> int | None:
         if self.random_state is None:
@@ -231,7 +231,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         categorical_feature: Any,
         native: dict[str, Any],
     ) -> tuple[dict[str, Any], str]:
-        """The attributes of the fitted model, and what to warn of; sets nothing but the columns."""
+        """Return the attributes of the fitted model, and what to warn of; sets nothing but the columns."""
         labels = read_targets(y, type(self).__name__)
         table = read_table(self, X, reset=True, categorical=categorical_feature)
         check_consistent_length(table, labels)
@@ -461,14 +461,14 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _content(self, path: Path) -> bytes:
-        """The model in the library's own format."""
+        """Return the model in the library's own format."""
 
     @abstractmethod
     def _booster_from(self, content: bytes) -> Any: ...
 
 
 def first_given(native: dict[str, Any], names: tuple[str, ...]) -> bool:
-    """Whether one of the names by which a library knows a parameter was given."""
+    """Return whether one of a parameter's names in the library was given."""
     return any(name in native for name in names)
 
 
@@ -476,7 +476,7 @@ def first_given(native: dict[str, Any], names: tuple[str, ...]) -> bool:
 
 
 def evaluation_metric(eval_metric: Any, library: str, loss: Loss, n_classes: int) -> Callable[..., Any]:
-    """A metric in the form of the library's `train`, from None, a name or a metric of `eval_metrics`.
+    """Return a metric in the form of the library's `train`, from None, a name or a metric of `eval_metrics`.
 
     None is the partial AUC for two classes and the mean loss for more; `"loss"` is the mean loss.
     """
@@ -523,7 +523,7 @@ def _mean_loss(loss: Loss, library: str) -> Callable[..., Any]:
 
 
 def side_file(path: Path) -> Path:
-    """Where the side-file of a model file lies: `model.json` has `model.json.raresight.json`."""
+    """Return where the side-file of a model file lies: `model.json` has `model.json.raresight.json`."""
     return path.with_name(path.name + ".raresight.json")
 
 
@@ -542,7 +542,7 @@ def write_model(path: Path, content: bytes, description: dict[str, Any]) -> None
 
 
 def read_model(path: Path, library: str) -> tuple[bytes, dict[str, Any]]:
-    """The model file's content and its description, or an error that says what is wrong with them."""
+    """Read and check the model file and its description."""
     beside = side_file(path)
     for file in (path, beside):
         if not file.exists():

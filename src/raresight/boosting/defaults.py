@@ -79,7 +79,7 @@ class LeafLimits:
 
 
 def limits_of(loss: Loss, start: Start, hessian_factor: float = 1.0) -> LeafLimits:
-    """The defaults for a loss and its start; `hessian_factor` multiplies the Hessian of class logits.
+    """Return the defaults for a loss and its start; `hessian_factor` multiplies the Hessian of class logits.
 
     >>> from raresight.boosting import start_of
     >>> from raresight.losses import parse

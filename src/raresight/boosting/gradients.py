@@ -116,7 +116,7 @@ class Gradients:
             hessian *= weight
 
     def _planned(self, z: Array, rows: slice, gradient: Array, hessian: Array) -> bool:
-        """The block by the plan of the loss, where it has one and the margins are of ordinary size."""
+        """Fill the block by the plan of the loss; False where there is none or a margin is too large."""
         if self._plan is None:
             return False
         return self._plan(z, self._label_map.at(rows), (gradient, hessian), self._scratch)
@@ -165,7 +165,7 @@ def read_weights(weights: Any, labels: Array) -> Array | None:
 
 
 def class_shares(labels: Array, weights: Array | None, n_classes: int) -> Array:
-    """The weighted share of each class; an error that names a class without any weight."""
+    """Return the weighted share of each class; an error that names a class without any weight."""
     total = np.bincount(labels.astype(np.intp), None if weights is None else weights, minlength=n_classes)
     if not np.all(total > 0):
         missing = int(np.argmin(total > 0))

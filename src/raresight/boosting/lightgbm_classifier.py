@@ -256,7 +256,7 @@ class LightGBMClassifier(BoostedClassifier):
 
 
 def _known_names(lgb: Any) -> set[str]:
-    """All names of LightGBM's parameters. No public call lists them: empty for a version without this one."""
+    """Return all names of LightGBM's parameters, or none for a version that does not list them."""
     try:
         listed = lgb.basic._ConfigAliases._get_all_param_aliases()
     except AttributeError:
@@ -265,7 +265,7 @@ def _known_names(lgb: Any) -> set[str]:
 
 
 def _add_to_first_trees(booster: Any, start: tuple[float, ...]) -> None:
-    """Add the start score to every leaf of the first tree of each class: each row has one of these leaves."""
+    """Add the start score to all leaves of the first tree of each class, of which each row reaches one."""
     trees = booster.dump_model(num_iteration=1)["tree_info"]
     for tree, score in enumerate(start):
         for leaf in range(int(trees[tree]["num_leaves"])):
@@ -273,7 +273,7 @@ def _add_to_first_trees(booster: Any, start: tuple[float, ...]) -> None:
 
 
 def _training_scores(booster: Any) -> Array:
-    """The raw scores of the training rows, which LightGBM keeps and shows to metrics alone."""
+    """Return the raw scores of the training rows, which LightGBM keeps and shows to metrics alone."""
     kept: list[Array] = []
 
     def keep(scores: Any, _: Any) -> tuple[str, float, bool]:

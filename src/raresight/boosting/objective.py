@@ -22,7 +22,7 @@ _CATBOOST_FLOOR = 1e-16
 
 
 def objective(loss: Loss | str, library: str) -> Any:
-    """The loss as the custom objective that the library's `train` and scikit-learn wrapper take.
+    """Return the loss as the custom objective that the library's `train` and scikit-learn wrapper take.
 
     The object returned tells the two calls apart, `(scores, dataset)` and `(y_true, scores, weights)`, and
     multiplies by the sample weights, which the libraries leave to a custom objective. A dataset's labels and
@@ -67,7 +67,7 @@ def objective(loss: Loss | str, library: str) -> Any:
 
 
 def import_library(name: str) -> Any:
-    """The module `xgboost` or `lightgbm`, or an ImportError that says how to get it."""
+    """Import `xgboost` or `lightgbm`; an ImportError names the extra to install."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -75,7 +75,7 @@ def import_library(name: str) -> Any:
 
 
 class Objective:
-    """What `objective` makes for XGBoost and LightGBM."""
+    """The objective for XGBoost and LightGBM."""
 
     def __init__(self, loss: Loss, library: str) -> None:
         self.loss = loss
@@ -110,7 +110,7 @@ class Objective:
         return self._gradients(labels, weights, n_classes)(scores, order=memory_order(self.library))
 
     def _gradients(self, labels: Any, weights: Any, n_classes: int) -> Gradients:
-        """Those of the last call if labels and weights are still the same, which a comparison tells."""
+        """Return the gradients of the last call if labels and weights are equal, or new ones."""
         labels = np.asarray(labels)
         weights = None if weights is None or len(weights) == 0 else np.asarray(weights)
         if self._seen is not None:

@@ -177,7 +177,7 @@ class XGBoostClassifier(BoostedClassifier):
         return bool(booster.get_score(importance_type="weight"))
 
     def _quantiles(self, xgb: Any, run: Run) -> Any:
-        """The training matrix: already in bins where the tree method works on bins."""
+        """Return the training matrix: already in bins where the tree method works on bins."""
         native, part = run.native, run.training
         if native.get("tree_method", "hist") not in ("hist", "auto"):
             return self._matrix(xgb, part, run.categorical)
@@ -200,7 +200,7 @@ class XGBoostClassifier(BoostedClassifier):
         )
 
     def _types(self, X: Any, categorical: list[int]) -> dict[str, Any]:
-        """Which columns of an array are categories; a DataFrame says so itself."""
+        """Return which columns of an array are categories. A DataFrame has them as types."""
         if not categorical or hasattr(X, "columns"):
             return {"enable_categorical": True}
         return {

@@ -191,7 +191,7 @@ def _is_at(file: IO[str], path: Path) -> bool:
 
 
 def _is_abandoned(left: Path) -> bool:
-    """Whether the process in a name `.name.<process>.<what>` writes there no more."""
+    """Return whether the process in a name `.name.<process>.<what>` writes there no more."""
     owner = left.name.split(".")[-2]
     return owner.isdigit() and (int(owner) == os.getpid() or not _is_running(int(owner)))
 

@@ -91,7 +91,7 @@ class Calibrator:
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any]) -> Calibrator:
-        """What `to_dict` made; an error for anything else."""
+        """Return what `to_dict` made; an error for anything else."""
         return cls(float(described["slope"]), tuple(float(level) for level in described["levels"]))
 
     def then(self, later: Calibrator) -> Calibrator:
@@ -103,7 +103,7 @@ class Calibrator:
 def level_calibrator(
     log_posterior: Array, shares: Array, weights: Array | None, *, warn: bool = True
 ) -> Calibrator:
-    """The calibrator that makes the mean probabilities of rows the class shares; see `level_shift`."""
+    """Return the calibrator that makes the mean probabilities of rows the class shares; see `level_shift`."""
     shift = level_shift(log_posterior, shares, weights, warn=warn)
     return Calibrator(1.0, tuple(map(float, shift[1:])))
 
@@ -153,7 +153,7 @@ def held_out_calibrator(log_posterior: Array, codes: Array, weights: Array | Non
 
 
 def evidence(codes: Array, weights: Array | None) -> float:
-    """The number of rows that weighted rows are worth together when a slope is estimated.
+    """Return the effective number of rows of weighted rows when a slope is estimated.
 
     Without weights it is their number. Of weights only the proportions count:
 
@@ -178,7 +178,7 @@ def evidence(codes: Array, weights: Array | None) -> float:
 
 
 def level_shift(log_posterior: Array, shares: Array, weights: Array | None, *, warn: bool = True) -> Array:
-    """K shifts of the log-posteriors (n, K), the first one zero, that make their mean the class shares.
+    """Find shifts of K log-posteriors, the first one zero, that make the mean probabilities the shares.
 
     Where none was found a ConvergenceWarning says so, unless `warn` is False.
 

@@ -42,12 +42,12 @@ def blocks(rows: int) -> Iterator[slice]:
 
 
 def first_row(bad: NDArray[np.bool_]) -> int:
-    """The first row that is marked."""
+    """Return the first row that is marked."""
     return int(np.argmax(bad))
 
 
 def is_tensor(values: object) -> bool:
-    """Whether the values are a torch tensor, asked without importing torch."""
+    """Return whether the values are a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(values, torch.Tensor)
 
@@ -56,7 +56,7 @@ def is_tensor(values: object) -> bool:
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """An error for masked values: what NumPy hides behind a mask is no label, score or weight.
+    """Refuse masked values: what NumPy hides behind a mask is no label, score or weight.
 
     >>> refuse_masked(np.ma.masked_array([0, 1], mask=[False, True]), "y")
     Traceback (most recent call last):
@@ -68,14 +68,14 @@ def refuse_masked(values: Any, name: str) -> None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether one value is None, NaN, NaT or pandas' NA, which do not equal themselves or refuse to say."""
+    """Return whether one value is None, NaN, NaT or pandas' NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (Number, np.generic)) and bool(value != value)
 
 
 def as_vector(values: Any, name: str) -> NDArray[Any]:
-    """A one-dimensional NumPy array of an array, a series, a list or a tensor (wherever it is)."""
+    """Return a one-dimensional NumPy array of an array, a series, a list or a tensor (wherever it is)."""
     if is_tensor(values):
         tensor = values.detach()
         if str(tensor.dtype) in ("torch.bfloat16", "torch.float16"):
@@ -167,7 +167,7 @@ def check_probabilities(values: Any, name: str) -> Floats:
 
 
 def check_rate(value: Any, name: str) -> float:
-    """A fraction in (0, 1]."""
+    """Return a fraction in (0, 1]."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -178,7 +178,7 @@ def check_rate(value: Any, name: str) -> float:
 
 
 def check_penalty(value: Any, name: str) -> float:
-    """A finite number of at least 0."""
+    """Return a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
     if not 0 <= float(value) < np.inf:

@@ -30,7 +30,7 @@ _COLUMNS = ("n_features_in_", "feature_names_in_")
 
 @contextmanager
 def columns_kept_on_failure(estimator: Any) -> Iterator[None]:
-    """A fit inside that fails leaves the columns of the model fitted before, which so stays whole."""
+    """Restore the columns of an earlier fit if the fit inside fails, so that the old model stays usable."""
     # validate_data sets these before anything can fail.
     columns = {name: estimator.__dict__[name] for name in _COLUMNS if name in estimator.__dict__}
     try:
@@ -51,7 +51,7 @@ def with_gaps_and_sparse(tags: Any) -> Any:
 
 @contextmanager
 def errors_of(what: str) -> Iterator[None]:
-    """Errors about input inside say whose it is: those of `fit` itself speak of X, y and sample_weight.
+    """Name the input in errors raised inside; those of `fit` itself name X, y and sample_weight.
 
     >>> with errors_of("the labels of eval_set"):
     ...     raise ValueError("y mixes text and other values")
@@ -79,7 +79,7 @@ def read_weights(sample_weight: Any, table: Any) -> Array | None:
 def read_labelled(
     estimator: Any, pair: Any, classes: Array, name: str, categorical: Any = "auto"
 ) -> tuple[Any, Array]:
-    """The rows of an evaluation pair (X, y) and their class numbers; `name` is how errors call the pair.
+    """Read an evaluation pair (X, y) as rows and class numbers; errors call it `name`.
 
     The columns `categorical` may hold text.
     """
@@ -95,7 +95,7 @@ def read_labelled(
 
 
 def decided_classes(scores: Array, classes: Array) -> Array:
-    """The class on whose side a score is, z > 0 for the second of two; of K the one with the highest logit.
+    """Return the class of each score: the second of two where z > 0, of K the one with the highest logit.
 
     >>> decided_classes(np.array([-1.0, 2.0]), np.array(["good", "bad"])).tolist()
     ['good', 'bad']

@@ -116,7 +116,7 @@ class Journal:
 
 
 def read_journal(path: str | os.PathLike[str]) -> list[Entry]:
-    """The entries of a journal, also while a process writes it: a torn last line is left out.
+    """Return the entries of a journal, also while a process writes it: a torn last line is left out.
 
     Raises:
         JournalError: A line before the last one is damaged.
@@ -176,7 +176,7 @@ def _plain_lines(content: bytes) -> tuple[list[bytes], int]:
 
 
 def _streams(path: Path, content: bytes) -> tuple[list[bytes], int]:
-    """The lines of an xz file stream by stream; of a torn last stream those that are whole."""
+    """Return the lines of an xz file stream by stream; of a torn last stream those that are whole."""
     import lzma  # not in every Python, and few journals are packed
 
     lines: list[bytes] = []
@@ -214,7 +214,7 @@ def _packed(path: Path, lines: list[bytes]) -> bytes:
 
 
 def _line(entry: Mapping[str, Any], before: str) -> tuple[bytes, str]:
-    """The line of an entry and its check."""
+    """Return the line of an entry and its check."""
     if _CHECK in entry:
         raise ValueError(f"an entry of a journal has no {_CHECK!r} of its own: {entry!r}")
     body = json.dumps(_finite(entry), ensure_ascii=False, allow_nan=False)[:-1].encode()
@@ -224,7 +224,7 @@ def _line(entry: Mapping[str, Any], before: str) -> tuple[bytes, str]:
 
 
 def _body(line: bytes) -> bytes:
-    """What `_line` took the check of: the line up to its last entry."""
+    """Return what `_line` took the check of: the line up to its last entry."""
     end = line.rfind(f'"{_CHECK}": '.encode())
     return line[:end].removesuffix(b", ")
 

@@ -24,13 +24,13 @@ VALUE_KINDS = {"text": "UTO", "booleans": "b", "whole numbers": "iu", "floats": 
 
 
 def digest_of(description: dict[str, Any]) -> str:
-    """The SHA-256 of a description's canonical JSON, the digest itself left out."""
+    """Return the SHA-256 of a description's canonical JSON, the digest itself left out."""
     rest = {name: value for name, value in description.items() if name != "description_sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def pack_values(values: Any, what: str) -> dict[str, Any]:
-    """Labels or categories with their type: whole numbers, floats, booleans or text, and no mixture of them.
+    """Describe labels or categories with their type: whole numbers, floats, booleans or text, not mixed.
 
     >>> pack_values(["a", "b"], "the labels")
     {'dtype': 'str', 'values': ['a', 'b']}
@@ -47,7 +47,7 @@ def pack_values(values: Any, what: str) -> dict[str, Any]:
 
 
 def kind_of_values(values: list[Any]) -> str:
-    """What a list holds, by the names of `VALUE_KINDS`; or the types in it, which are no such kind.
+    """Return what a list holds, by the names of `VALUE_KINDS`; or the types in it, which are no such kind.
 
     >>> kind_of_values([1, 2]), kind_of_values([1, "a"])
     ('whole numbers', 'of type int and str')
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON knows it: arrays as lists, tuples as lists, a number that is none as None.
+    """Return a value as JSON knows it: arrays as lists, tuples as lists, a number that is none as None.
 
     >>> plain({"a": (1, float("nan")), "b": np.float32(0.5)})
     {'a': [1, None], 'b': 0.5}

@@ -19,7 +19,7 @@ _WIDEST = 1000  # from the lowest to the highest of whole numbers that are count
 
 
 def read_targets(y: Any, owner: str, name: str = "y") -> Array:
-    """y as a vector without missing values that holds classes; `name` is how warnings call it."""
+    """Read y as a vector of classes without missing values; warnings call it `name`."""
     if y is None:
         raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
     refuse_masked(y, "y")
@@ -56,7 +56,7 @@ def read_targets(y: Any, owner: str, name: str = "y") -> Array:
 
 
 def encode(labels: Array) -> tuple[Array, Array]:
-    """The sorted classes, and the number of its class for each label.
+    """Return the sorted classes and the class number of each label.
 
     >>> encode(np.array(["ok", "fraud", "ok"]))[1].tolist()
     [1, 0, 1]
@@ -81,7 +81,7 @@ def _has_few_values(labels: Array) -> bool:
 
 
 def _counted(labels: Array) -> tuple[Array, Array]:
-    """The same by counting: sorting a million labels takes longer than a step of a linear fit."""
+    """Encode by counting: sorting a million labels takes longer than a step of a linear fit."""
     lowest = int(labels.min())
     # Unsigned numbers may lie above int64 and are shifted first; a signed difference may overflow.
     if labels.dtype.kind == "u":
@@ -101,7 +101,7 @@ def _counted(labels: Array) -> tuple[Array, Array]:
 
 
 def encode_known(labels: Array, classes: Array, name: str) -> Array:
-    """The same with the classes of training; another label is an error."""
+    """Return class numbers for the classes of training; another label is an error."""
     codes = np.searchsorted(classes, labels)
     # searchsorted gives a place to every label; only one that is found there is known.
     wrong = classes[np.minimum(codes, len(classes) - 1)] != labels
@@ -113,7 +113,7 @@ def encode_known(labels: Array, classes: Array, name: str) -> Array:
 
 
 def shares_of(codes: Array, weights: Array | None, classes: Array) -> Array:
-    """The weighted share of each class.
+    """Return the weighted share of each class.
 
     >>> shares_of(np.array([0, 0, 0, 1]), np.full(4, 1e308), np.array(["good", "bad"])).tolist()
     [0.75, 0.25]
@@ -137,7 +137,7 @@ def shares_of(codes: Array, weights: Array | None, classes: Array) -> Array:
 
 
 def below_one(weights: Array) -> Array:
-    """Weights by the power of two that makes the largest less than 1, so that no sum of them is infinite.
+    """Scale weights by a power of two to below 1, so that their sum is finite.
 
     Such a power changes no digit.
 

@@ -17,7 +17,7 @@ _BLOCK = 1 << 14
 
 
 def row_groups(X: NDArray[Any], y: NDArray[Any] | None = None) -> NDArray[np.intp]:
-    """The number of its group for each row: rows of one group are equal in all columns and the label.
+    """Return the number of its group for each row: rows of one group are equal in all columns and the label.
 
     A missing value equals a missing one, and -0 equals 0. Rows are told apart by 64 bits: that two different
     ones of a million share a group happens once in 37 million tables.

@@ -24,17 +24,17 @@ _LARGEST_WHOLE = 2**53
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a table with named columns, of pandas or polars."""
+    """Return whether X is a table with named columns, of pandas or polars."""
     return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether X is a matrix of scipy.sparse."""
+    """Return whether X is a matrix of scipy.sparse."""
     return bool(sparse.issparse(X))
 
 
 def known_table(X: Any) -> Any:
-    """An Arrow table or batch as a DataFrame, which scikit-learn reads with its names; others as they are.
+    """Convert an Arrow table or batch to a DataFrame, whose names scikit-learn reads; others stay.
 
     What is masked in a masked array is missing: NumPy and scikit-learn would drop the mask.
     """
@@ -89,7 +89,7 @@ def read_table(
 
 
 def _check_whole_categories(X: Any, categorical: Any, parameter: str) -> None:
-    """An error for categories of an array that float64, in which arrays are read, cannot tell apart."""
+    """Refuse categories of an array that are equal in float64, in which arrays are read."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "iu" or not len(X):
         return
     for i in categorical_columns(X, categorical, parameter):
@@ -163,7 +163,7 @@ def check_names(X: Any, refused: str, library: str) -> None:
 
 
 def learn_categories(X: Any, columns: Sequence[int], kinds: Sequence[str], library: str) -> Categories:
-    """The values of each categorical column of a DataFrame, in the order in which they are numbered.
+    """Return the values of each categorical column of a DataFrame, in the order in which they are numbered.
 
     `kinds` are the types of categories that the library can hold, by the names of `VALUE_KINDS`.
     """
@@ -217,7 +217,7 @@ def _arrow_as_pandas(X: Any) -> Any:
 
 
 def _as_pandas(X: Any) -> Any:
-    """A polars DataFrame column by column, pandas as it is."""
+    """Return a polars DataFrame column by column, pandas as it is."""
     if type(X).__module__.split(".")[0] != "polars":
         return X
     try:

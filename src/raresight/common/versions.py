@@ -12,7 +12,7 @@ __all__ = ["versions_of"]
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
-    """The versions of raresight, of Python and of those packages that are installed.
+    """Return the versions of raresight, of Python and of those packages that are installed.
 
     >>> sorted(versions_of(["numpy", "a-package-that-nobody-has"]))
     ['numpy', 'python', 'raresight']

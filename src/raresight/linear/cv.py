@@ -156,7 +156,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _event(self, classes: NDArray[Any]) -> dict[str, int]:
-        """The code of the label that the metric is about, where it is not the second one."""
+        """Return the code of the label that the metric is about, where it is not the second one."""
         if self.pos_label is None:
             return {}
         place = place_of(self.pos_label, classes, "pos_label")
@@ -193,12 +193,12 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.best_model_, read_features(self, X)
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """The raw score z of each row."""
+        """Return the raw score z of each row."""
         model, rows = self._chosen(X)
         return model.decision_function(rows)
 
     def predict_log_odds(self, X: Any) -> NDArray[Any]:
-        """The calibrated log-odds of each row."""
+        """Return the calibrated log-odds of each row."""
         model, rows = self._chosen(X)
         return model.predict_log_odds(rows)
 
@@ -208,6 +208,6 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return model.predict_proba(rows)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class on whose side the score is."""
+        """Return the class on whose side the score is."""
         model, rows = self._chosen(X)
         return model.predict(rows)

@@ -67,7 +67,7 @@ class Columns:
         return coef, own - coef @ self.centre
 
     def inward(self, coef: Floats, intercept: Floats) -> Floats:
-        """The solver's coefficients from those in the units of X."""
+        """Return the solver's coefficients from those in the units of X."""
         scale = self.inverse_unit
         unit = np.divide(1.0, scale, out=np.zeros(len(scale)), where=scale > 0)  # 0: a constant column
         inner = coef * unit
@@ -127,13 +127,13 @@ class Design:
         return not self.is_sparse and bool(self.X.dtype == np.float32)
 
     def tasks(self) -> list[list[slice]]:
-        """The blocks of rows in groups, one group a task."""
+        """Return the blocks of rows in groups, one group a task."""
         per_row = self.X.nnz // max(self.n_rows, 1) if self.is_sparse else self.columns.n_features
         blocks = row_blocks(self.n_rows, per_row)
         return [part for part in (blocks[i::_TASKS] for i in range(_TASKS)) if part]
 
     def block(self, rows: slice, double: bool) -> Any:
-        """The rows, in float64 or as they are."""
+        """Return the rows, in float64 or as they are."""
         block = self.X[rows]
         if self.is_sparse:
             return block
@@ -230,7 +230,7 @@ def _dense_sums(X: NDArray[Any], weights: Floats | None, shift: Floats) -> tuple
 def _refined(
     X: NDArray[Any], weights: Floats | None, centre: Floats, variance: Floats, mean: Floats
 ) -> Floats:
-    """The variance once more about the mean, where the first row was so far off that digits were lost."""
+    """Recompute the variance about the mean where the first row was so far off that digits were lost."""
     if not np.any(mean**2 > 1e6 * np.abs(variance)):
         return variance
     total, first, second = _dense_sums(X, weights, centre)
@@ -266,7 +266,7 @@ def _sparse_squares(X: Any, weights: Floats | None, centre: Floats) -> Floats:
 
 
 def _sparse_varies(X: Any, weights: Floats | None) -> NDArray[np.bool_]:
-    """Whether a column holds two values among the rows that count: exact, whatever its mean rounds to."""
+    """Return exactly whether a column holds two values among rows with weight."""
     d = X.shape[1]
     columns, values, n_rows = X.indices, X.data, X.shape[0]
     if weights is not None and not weights.all():
@@ -280,7 +280,7 @@ def _sparse_varies(X: Any, weights: Floats | None) -> NDArray[np.bool_]:
 
 
 def _refuse_far_columns(centre: Floats, unit: Floats, varies: NDArray[np.bool_]) -> None:
-    """Sparse columns are centred through the coefficients: x.b - c.b keeps few digits where c is far out."""
+    """Refuse sparse columns far from zero: centred as x.b - c.b they would keep few digits."""
     far = np.flatnonzero(varies & (np.abs(centre) > _FARTHEST * unit))
     if len(far):
         column = int(far[0])

@@ -132,14 +132,16 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- predicting ----------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """The raw score z of each row, of shape (n,), or (n, K) logits; float32 for float32 rows."""
+        """Return the raw score z of each row, of shape (n,), or (n, K) logits; float32 for float32 rows."""
         check_is_fitted(self, "coef_")
         scores = linear_scores(read_features(self, X), self.coef_, self.intercept_)
         return scores[:, 0] if len(self.coef_) == 1 else scores
 
     def predict_log_odds(self, X: Any) -> NDArray[Any]:
-        """The calibrated log-odds of each row, log P(y=1|x) - log P(y=0|x); (n, K), class against the
-        rest, for more than two classes."""
+        """Return the calibrated log-odds log P(y=1|x) - log P(y=0|x) of each row.
+
+        For K > 2 classes (n, K), each class against the rest.
+        """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.asarray(self.loss_.log_odds(scores))
@@ -163,13 +165,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.asarray(np.log(self.predict_proba(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class on whose side the score is."""
+        """Return the class of each row, by the sign of its score or its largest logit."""
         return decided_classes(self.decision_function(X), self.classes_)
 
     # ---- explaining ----------------------------------------------------------------------
 
     def influence(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Influence:
-        """What each training row does to the fit: which rows pull hardest, such as mislabelled ones.
+        """Return what each training row does to the fit: which rows pull hardest, such as mislabelled ones.
 
         `X`, `y` and `sample_weight` should be those of `fit`. See `Influence`.
         """

@@ -66,7 +66,7 @@ class SolverOptions:
 def minimise(
     rows: SummedRows, loss: Loss, l2: float, options: SolverOptions, start: Floats | None = None
 ) -> Minimum:
-    """The minimum for one loss; a `start` of shape (n_scores, columns) replaces the constant one."""
+    """Minimise for one loss; a `start` of shape (n_scores, columns) replaces the constant one."""
     if start is None:
         return minimise_all(rows, [(loss, l2)], options)[0]
     settings = _settings(rows, loss, l2, options)
@@ -77,7 +77,7 @@ def minimise(
 def minimise_all(
     rows: SummedRows, pairs: Sequence[tuple[Loss, float]], options: SolverOptions
 ) -> list[Minimum]:
-    """The minima for many pairs of loss and l2; their runs go together and share each read of the rows."""
+    """Minimise for many pairs of loss and l2 at once, sharing each read of the rows."""
     settings = [_settings(rows, loss, l2, options) for loss, l2 in pairs]
     safe = [constant_start(rows, setting.loss).ravel() for setting in settings]
     starts = safe
@@ -90,7 +90,7 @@ def minimise_all(
 def _first_fits(
     sample: Sample, settings: list[Settings], constants: list[Floats]
 ) -> tuple[list[Settings], list[Floats]]:
-    """Settings with a Hessian and starts near the minimum, by fits of a part of the rows.
+    """Fit parts of the rows, for a Hessian and a start near the minimum of each setting.
 
     Where there are few rows, or where a part has no minimum, things stay as they are.
     """
@@ -122,7 +122,7 @@ def _first_fits(
 def _pilot_fits(
     part: Sample, settings: Sequence[Settings], starts: Sequence[Floats], safe: Sequence[Floats]
 ) -> list[Minimum]:
-    """Fits of a part of the rows, as near as its sampling error deserves."""
+    """Fit a part of the rows, as precisely as its sampling error deserves."""
     runs = []
     for setting, start, constant in zip(settings, starts, safe):
         # Losses of small gradients need a smaller tolerance to be as near.
@@ -132,7 +132,7 @@ def _pilot_fits(
 
 
 def _constant_pull(rows: SummedRows, loss: Loss) -> float:
-    """The mean of |l'| at the best constant scores."""
+    """Return the mean of |l'| at the best constant scores."""
     shares = class_shares(rows)
     constant = constant_scores(loss, shares)
     if len(shares) == 2:
@@ -150,7 +150,7 @@ def constant_start(rows: SummedRows, loss: Loss) -> Floats:
 
 
 def class_shares(rows: SummedRows) -> Floats:
-    """The weighted share of each class."""
+    """Return the weighted share of each class."""
     totals = rows.class_totals
     return np.asarray(totals / totals.sum())
 
@@ -160,7 +160,7 @@ def _size(rows: SummedRows) -> int:
 
 
 def carry_over(sample: Sample, old: Loss, theta: Floats, loss: Loss, constant: Floats) -> Floats:
-    """The fit of another loss as a start: its log-odds as scores of this loss, as well as a line can."""
+    """Turn the fit of another loss into a start: its log-odds as scores of this loss, by a straight line."""
     if loss == old:
         return theta
     if sample.n_scores > 1 or not sample.columns.intercept:
@@ -183,7 +183,7 @@ def carry_over(sample: Sample, old: Loss, theta: Floats, loss: Loss, constant: F
 def warn_unless_converged(
     minimum: Minimum, settings_text: str, options: SolverOptions, stacklevel: int = 3
 ) -> bool:
-    """Whether the run converged; a warning that says what to do if not."""
+    """Return whether the run converged, and warn with advice if not."""
     if minimum.ending == "converged":
         return True
     found = f"{settings_text}: the gradient norm is {minimum.residual:.2g}, above tol={options.tolerance:g}, "
@@ -242,7 +242,7 @@ def _returned(stop: StopIteration) -> Minimum:
 
 
 def even_part(sample: Sample) -> Sample | None:
-    """A small part of the rows, by class; None where taking all of them is as well."""
+    """Draw a small part of the rows by class; None where all of them are as fast."""
     n = _rows_that_count(sample)
     goal = _goal(sample, _EVEN_SHARE)
     if n < _LEAST_ROWS or _goal(sample, _PULLING_SHARE) > n // 4:
@@ -265,7 +265,7 @@ def even_part(sample: Sample) -> Sample | None:
 
 
 def pulling_part(sample: Sample, loss: Loss, theta: Floats) -> Sample:
-    """A part of the rows drawn by their pull at `theta`; every row of some weight has some chance."""
+    """Draw a part of the rows by their pull at `theta`; every row with weight has a chance."""
     sizes = slope_sizes(sample, loss, theta)
     n = _rows_that_count(sample)
     mean = float(sizes.sum(dtype=np.float64)) / n
@@ -296,7 +296,7 @@ def _part(sample: Sample, rows: NDArray[np.intp], weight: Floats) -> Sample:
 
 
 def _shares(counts: NDArray[np.int64], goal: int) -> list[int]:
-    """How many rows of each class: all of a small one, and what is left in equal parts."""
+    """Return how many rows of each class: all of a small one, and what is left in equal parts."""
     sizes = np.zeros(len(counts), dtype=np.int64)
     left, order = goal, np.argsort(counts)
     for place, label in enumerate(order):

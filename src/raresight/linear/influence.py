@@ -64,12 +64,12 @@ class Influence:
         return np.argsort(-self.pull, kind="stable")
 
     def top(self, count: int) -> NDArray[np.intp]:
-        """The `count` rows that pull hardest, hardest first."""
+        """Return the `count` rows that pull hardest, hardest first."""
         return self.order[:count]
 
 
 def influence_of(model: Any, X: Any, y: Any, sample_weight: Any) -> Influence:
-    """The influence of rows on a fitted `LinearClassifier`."""
+    """Return the influence of rows on a fitted `LinearClassifier`."""
     X, y = read_rows(model, X, y, reset=False)
     codes = encode_known(y, model.classes_, "y")
     weights = read_weights(sample_weight, X)

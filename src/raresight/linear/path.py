@@ -112,7 +112,7 @@ def fit_pairs(
     max_iter: int = 500,
     tol: float = 1e-8,
 ) -> list[PathFit]:
-    """Fit the given pairs of a loss and an l2 as `fit_path` does, which takes all combinations instead.
+    """Fit the given pairs of a loss and an l2; `fit_path` fits all combinations.
 
     Args:
         X, y, sample_weight: As for `LinearClassifier.fit`.

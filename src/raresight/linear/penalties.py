@@ -26,7 +26,7 @@ class Penalty:
         return self.l2 == 0 and self.l1 == 0
 
     def ridge(self, coef: Floats) -> float:
-        """The smooth part."""
+        """Return the smooth part."""
         return 0.5 * self.l2 * float(np.vdot(coef, coef))
 
     def add_ridge_slope(self, gradient: Floats, coef: Floats) -> None:
@@ -46,7 +46,7 @@ class Penalty:
 
 
 def least_subgradient(gradient: Floats, theta: Floats, weights: Floats) -> Floats:
-    """The subgradient of least norm of R + sum_j weights_j |theta_j|.
+    """Return the subgradient of least norm of R + sum_j weights_j |theta_j|.
 
     It is R'_j + weights_j sign(theta_j) where theta_j is not 0, and what |R'_j| has above weights_j where
     it is.

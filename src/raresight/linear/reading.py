@@ -39,7 +39,7 @@ def read_training(owner: Any, X: Any, y: Any, sample_weight: Any, intercept: boo
 
 
 def read_rows(owner: Any, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, NDArray[Any]]:
-    """Features and labels as arrays; with `reset` these are the features that `owner` has from now on."""
+    """Read features and labels as arrays; `reset` sets the features of `owner`."""
     labels = read_targets(y, type(owner).__name__)
     table = read_features(owner, X, reset=reset)
     check_consistent_length(table, labels)

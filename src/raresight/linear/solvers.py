@@ -63,7 +63,7 @@ class Factor:
 
 
 def factor(hessian: Floats) -> Factor:
-    """The factor of H, or, where H is not safely positive definite, of |H| with a floor.
+    """Return the factor of H, or, where H is not safely positive definite, of |H| with a floor.
 
     The Hessian floor: eigenvalues are replaced by their sizes, and by 1e-12 of the largest where they are
     smaller. Negative curvature of a loss that is not convex is so turned round, and the Newton step goes
@@ -176,7 +176,7 @@ Run = Generator[Request, RiskDerivatives, Minimum]
 
 
 def limit_of(settings: Settings, here: RiskDerivatives) -> float:
-    """The gradient norm that counts as zero: relative where the terms that cancel are above one."""
+    """Return the gradient norm that counts as zero: relative where the terms that cancel are above one."""
     return settings.tolerance * max(1.0, here.scale)
 
 
@@ -255,7 +255,7 @@ def descend(settings: Settings, start: Floats, safe: Floats) -> Run:
 
 
 def length(vector: Floats) -> float:
-    """The Euclidean norm, infinite for a vector that is not finite."""
+    """Return the Euclidean norm, infinite for a vector that is not finite."""
     norm = float(np.linalg.norm(vector))
     return norm if math.isfinite(norm) else math.inf
 
@@ -413,7 +413,7 @@ def _working_features(
 def places_of(
     features: NDArray[np.intp] | None, n_scores: int, columns: int, n_features: int
 ) -> NDArray[np.intp]:
-    """Where in theta the named features and the intercepts are."""
+    """Return where in theta the named features and the intercepts are."""
     if features is None:
         return np.arange(n_scores * columns)
     within = np.concatenate([features, np.arange(n_features, columns)])
@@ -451,7 +451,7 @@ def _minimise_model(hessian: Floats, gradient: Floats, theta: Floats, penalty: F
 def _solve_signs(
     hessian: Floats, gradient: Floats, theta: Floats, penalty: Floats, point: Floats
 ) -> Floats | None:
-    """The minimum with the signs of `point`, if it has them and no other coordinate wants to join."""
+    """Return the minimum with the signs of `point`, if it has them and no other coordinate wants to join."""
     used = np.flatnonzero((point != 0) | (penalty == 0))
     inner = hessian[np.ix_(used, used)]
     signs = np.sign(point[used])
@@ -470,7 +470,7 @@ def _solve_signs(
 
 
 def _without_drift(step: Floats, hessian: Floats, penalty: Floats) -> Floats:
-    """The step less a common change of all intercepts, where that changes nothing (K logits)."""
+    """Return the step less a common change of all intercepts, where that changes nothing (K logits)."""
     level = (penalty == 0).astype(np.float64)
     if level.sum() < 2 or np.abs(hessian @ level).max() > 1e-10 * np.abs(hessian).max():
         return step

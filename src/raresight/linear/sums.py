@@ -34,7 +34,7 @@ _SMALL = 1 << 18  # numbers below which threads cost more than they save
 
 
 class SummedRows(Protocol):
-    """Rows with labels, wherever they are, that can be asked for their sums."""
+    """Rows with labels, in memory or elsewhere, known by their sums."""
 
     @property
     def columns(self) -> Columns:
@@ -49,12 +49,12 @@ class SummedRows(Protocol):
         """The sum of the weights of each class."""
 
     def sums(self, requests: Sequence[Request]) -> list[RiskSums]:
-        """The sums for each request."""
+        """Return the sums for each request."""
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What is asked at a point: value and gradient (order 1), and the Hessian (order 2).
+    """A request for the risk at a point: value and gradient (order 1), and the Hessian (order 2).
 
     `theta` is the vector of the (n_scores, columns) coefficients. `double` asks for float64 throughout;
     otherwise float32 rows are computed in float32 and summed over blocks in float64. `features` limits the
@@ -93,7 +93,7 @@ class RiskSums:
 
     @staticmethod
     def added(parts: Sequence[RiskSums]) -> RiskSums:
-        """The sums of all rows from those of parts."""
+        """Return the sums of all rows from those of parts."""
         bends = {}
         for pair in parts[0].bends:
             terms = [part.bends[pair] for part in parts]
@@ -130,7 +130,7 @@ class RiskDerivatives:
 
 
 def evaluate(rows: SummedRows, requests: Sequence[Request]) -> list[RiskDerivatives]:
-    """The risk at each of the points, from one round of sums."""
+    """Compute the risk at each of the points, from one round of sums."""
     # Far from the minimum a sum may overflow; the solver looks at what comes out and steps back.
     with NumpyOps.guard():
         return [_finish(rows.columns, request, sums) for request, sums in zip(requests, rows.sums(requests))]
@@ -165,7 +165,7 @@ class Sample:
         return np.asarray(counts, dtype=np.float64)
 
     def sums(self, requests: Sequence[Request]) -> list[RiskSums]:
-        """The sums for all requests, in one pass over the rows."""
+        """Return the sums for all requests, in one pass over the rows."""
         design = self.design
         # The split into tasks is fixed by the size of X, so that sums do not depend on the number of threads.
         parts = design.tasks()
@@ -200,7 +200,7 @@ class Sample:
 
 
 def _groups(sample: Sample, requests: Sequence[Request], most: int) -> list[_RequestGroup]:
-    """The requests by precision, at most so many in a group."""
+    """Return the requests by precision, at most so many in a group."""
     is_double = [request.double or not sample.design.is_single for request in requests]
     # float32 and float64 requests cannot share a matrix product.
     groups = []
@@ -238,7 +238,7 @@ def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Space:
-    """Arrays that a thread uses again for every block: fresh memory costs more than what is done with it."""
+    """Arrays that a thread reuses for every block: fresh memory costs more than the computation in it."""
 
     scores: Any
     scratch: Any
@@ -280,7 +280,7 @@ class _RequestGroup:
         return result
 
     def pieces(self, rows: slice) -> list[slice]:
-        """The block as it is, or in halves where its numbers take twice the room."""
+        """Return the block as it is, or in halves where its numbers take twice the room."""
         if not self.double:
             return [rows]
         middle = (rows.start + rows.stop) // 2
@@ -442,7 +442,7 @@ def _finish(columns: Columns, request: Request, sums: RiskSums) -> RiskDerivativ
 
 
 def _assemble(columns: Columns, request: Request, sums: RiskSums) -> Floats:
-    """The Hessian by class and column, in the order of theta."""
+    """Return the Hessian by class and column, in the order of theta."""
     k = len(sums.total)
     blocks: list[list[Any]] = [[None] * k for _ in range(k)]
     for (a, b), (product, weighted, total) in sums.bends.items():

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 def thread_count() -> int:
-    """The cores of this process, or fewer where OMP_NUM_THREADS says so."""
+    """Return the cores of this process, or fewer as set by OMP_NUM_THREADS."""
     cores = int(joblib.cpu_count())
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     return max(1, min(cores, int(asked))) if asked.isdigit() and int(asked) > 0 else cores
@@ -64,7 +64,7 @@ def cached_blocks(n_rows: int) -> list[slice]:
 def by_blocks(
     work: Callable[[slice], NDArray[np.float64]], n_rows: int, threads: int | None
 ) -> NDArray[np.float64]:
-    """What `work` gives for each block of rows, one number for each row, put together.
+    """Return what `work` gives for each block of rows, one number for each row, put together.
 
     >>> by_blocks(lambda rows: np.arange(rows.start, rows.stop, dtype=float), 20_000, 1)[-1].item()
     19999.0

@@ -41,7 +41,7 @@ def resampled(
     generator: np.random.Generator,
     prior: float = 0.5,
 ) -> Floats:
-    """The metric of `draws` random curves. The steps must be unweighted."""
+    """Return the metric of `draws` random curves. The steps must be unweighted."""
     if steps.weighted:
         raise ValueError("the steps of weighted rows cannot be redrawn; resample the rows.")
     steps = coarsened(steps)
@@ -121,7 +121,7 @@ def row_bootstrap(
     draws: int,
     generator: np.random.Generator,
 ) -> Floats:
-    """The metric of each score under random weights of the rows, the same for all: (scores, draws).
+    """Return the metric of each score under random weights of the rows, the same for all: (scores, draws).
 
     Every row weighs an independent exponential variable. Class totals are then put back, so that the
     classes are resampled within themselves and the prior stays.

@@ -162,7 +162,7 @@ class Compactor:
         return np.concatenate([np.empty(0, dtype=np.float32), *parts])
 
     def weights(self) -> NDArray[np.float64]:
-        """What each of the scores stands for; powers of two for rows, so that their sums are exact."""
+        """Return what each of the scores stands for; powers of two for rows, so that their sums are exact."""
         return np.concatenate(
             [np.empty(0), *(level.all_weights(height) for height, level in self.levels.items())]
         )
@@ -300,7 +300,7 @@ class ClassScores:
             self._kept_weights.append(weights)
 
     def known(self) -> Floats:
-        """The highest scores (at most `capacity` + 1, in any order)."""
+        """Return the highest scores (at most `capacity` + 1, in any order)."""
         self._cut()
         return self._kept.values
 
@@ -310,7 +310,7 @@ class ClassScores:
         return None if self.complete else self._lowest
 
     def known_at_or_above(self, score: np.floating[Any] | None) -> float:
-        """The weight at or above a score that is not below the lowest known; None: any score."""
+        """Return the weight at or above a score that is not below the lowest known; None: any score."""
         self._cut()
         inside = slice(None) if score is None else self._kept.values >= score
         is_low = score is None or (self._lowest is not None and self._lowest >= score)
@@ -391,7 +391,7 @@ class ClassScores:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], capacity: int, resolution: int) -> ClassScores:
-        """The inverse of `to_arrays`; ValueError where the numbers contradict each other."""
+        """Return the inverse of `to_arrays`; ValueError where the numbers contradict each other."""
         new = cls(capacity, resolution)
         is_weighted = "weight" in arrays
         number = float if is_weighted else int
@@ -447,7 +447,7 @@ def packed(ascending: Floats) -> NDArray[np.uint8]:
 
 
 def unpacked(planes: NDArray[np.uint8]) -> Floats:
-    """The floats that `packed` was given, bit for bit."""
+    """Return the floats that `packed` was given, bit for bit."""
     if planes.dtype != np.uint8 or planes.ndim != 2 or planes.shape[0] not in (4, 8):
         raise ValueError(f"its scores have type {planes.dtype} and shape {planes.shape}")
     width = planes.shape[0]

@@ -111,7 +111,7 @@ def _by_buckets(
 
 
 def best_map(data: LabelledScores, values: Floats) -> Callable[[Floats], NDArray[np.intp]] | None:
-    """The map that leaves the fewest rows to compare exactly, judged on a sample; None if all leave many.
+    """Choose the map that leaves the fewest rows to compare exactly in a sample; None if all leave many.
 
     Raw scores spread evenly on their own scale, probabilities of rare events on the scale of their
     floating-point exponent, so those two are tried.
@@ -158,7 +158,7 @@ def own_scale(scores: Floats) -> Floats:
 
 
 def exponent_scale(scores: Floats) -> Floats:
-    """A monotone key that grows with the logarithm of the score: the bits of the float, read as a number."""
+    """Return the bits of the float as a number: a monotone key that grows with the logarithm of the score."""
     single = scores.dtype.itemsize == 4
     # Adding zero turns -0.0 into 0.0.
     bits: NDArray[Any] = (scores + scores.dtype.type(0)).view(np.int32 if single else np.int64)

@@ -18,7 +18,7 @@ LARGEST_EXACT_INTEGER = 2**53  # beyond this, neighbouring integers become one f
 
 @dataclass(frozen=True)
 class LabelledScores:
-    """Labels (boolean), finite-or-infinite scores (float32 or float64) and weights of the same length."""
+    """Boolean labels, float scores without NaN, and weights, of one length."""
 
     labels: NDArray[np.bool_]
     scores: NDArray[np.floating[Any]]
@@ -111,7 +111,7 @@ def check_scores(y_score: Any, name: str = "y_score") -> NDArray[np.floating[Any
 def scored(
     y_true: Any, y_score: Any, sample_weight: Any = None, name: str = "y_score", need: str = "both"
 ) -> LabelledScores:
-    """Checked labels, scores and weights; `need` says which classes must be there."""
+    """Check labels, scores and weights; `need` names the classes that must be present."""
     labels = check_labels(y_true)
     scores = check_scores(y_score, name)
     check_lengths(len(labels), len(scores), name)
@@ -121,7 +121,7 @@ def scored(
 
 
 def need_classes(data: LabelledScores, need: str = "both") -> None:
-    """An error where a class that is needed ("positive", "negative", "both") is absent or weighs nothing."""
+    """Refuse rows that lack a needed class ("positive", "negative", "both") or give it no weight."""
     for total, kind, label in ((data.positives, "positive", 1), (data.negatives, "negative", 0)):
         if not np.isfinite(total):
             raise ValueError(

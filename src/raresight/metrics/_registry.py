@@ -23,7 +23,7 @@ Metric = str | Callable[..., float]
 
 @dataclass(frozen=True)
 class KnownMetric:
-    """A metric, what of a model it reads, and the parameter that says where on the curve it looks."""
+    """A metric, the output of a model that it reads, and the parameter for its place on the curve."""
 
     function: Callable[..., float]
     reads: Literal["score", "probability", "label"]
@@ -45,7 +45,7 @@ METRICS: dict[str, KnownMetric] = {
 
 
 def known_name(metric: Metric) -> str | None:
-    """The name of a metric of ours, given by name or as the function; None for a function of the user's."""
+    """Return the name of a metric given by name or function; None for a user's function."""
     if isinstance(metric, str):
         if metric in METRICS:
             return metric
@@ -59,7 +59,7 @@ def known_name(metric: Metric) -> str | None:
 
 
 def find_metric(metric: Metric) -> str:
-    """The name of a metric of ours, given by name or as the function; anything else is an error."""
+    """Return the name of a metric of ours, given by name or as the function; anything else is an error."""
     name = known_name(metric)
     if name is None:
         raise ValueError(f"Unknown metric {metric!r}; known are {', '.join(METRICS)}.")
@@ -86,13 +86,13 @@ def check_params(name: str, params: Mapping[str, Any]) -> None:
 
 
 def parameters(name: str) -> dict[str, Any]:
-    """The metric's parameters beside labels, scores and weights, with their defaults."""
+    """Return the metric's parameters beside labels, scores and weights, with their defaults."""
     every = list(inspect.signature(METRICS[name].function).parameters.values())
     return {one.name: one.default for one in every[2:] if one.name != "sample_weight"}
 
 
 def filled_parameters(metric: Metric, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters given, checked, with the defaults of a metric of ours for the rest."""
+    """Return the parameters given, checked, with the defaults of a metric of ours for the rest."""
     name = known_name(metric)
     if name is None:
         return dict(params)
@@ -112,7 +112,7 @@ class CurveMetric:
 
 
 def curve_metric(metric: Metric, params: Mapping[str, Any]) -> CurveMetric | None:
-    """How the metric reads the curve, or None if it is not one that does."""
+    """Return how the metric reads the curve, or None if it is not one that does."""
     name, given = known_name(metric), filled_parameters(metric, params)
     if name == "roc_auc":
         return CurveMetric(1.0, ranking.auc_of)

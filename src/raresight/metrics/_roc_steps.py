@@ -43,7 +43,7 @@ class RocSteps:
 
 
 def steps_of(y_true: Any, y_score: Any, sample_weight: Any = None, max_fpr: float = 1.0) -> RocSteps:
-    """The steps of the curve up to a false-positive rate, on the device where the scores are."""
+    """Return the steps of the curve up to a false-positive rate, on the device where the scores are."""
     if is_tensor(y_score) and y_score.device.type != "cpu":
         from raresight.metrics._torch_roc_steps import torch_steps
 
@@ -52,7 +52,7 @@ def steps_of(y_true: Any, y_score: Any, sample_weight: Any = None, max_fpr: floa
 
 
 def steps_from(data: LabelledScores, max_fpr: float = 1.0) -> RocSteps:
-    """The steps of checked rows; all that begin at or below `max_fpr` are exact and present."""
+    """Return the steps of checked rows; all that begin at or below `max_fpr` are exact and present."""
     positives, negatives = data.positives, data.negatives
     if max_fpr < 1:
         # At a rate of 1e-3 a thousandth of the negatives decides: sorting or counting the others is wasted.
@@ -65,7 +65,7 @@ def steps_from(data: LabelledScores, max_fpr: float = 1.0) -> RocSteps:
 
 
 def distinct_positives(data: LabelledScores) -> tuple[NDArray[np.floating[Any]], Counts]:
-    """The distinct scores of the positives, ascending, and how much weight each has."""
+    """Return the distinct scores of the positives, ascending, and how much weight each has."""
     where = np.flatnonzero(data.labels)
     if data.weights is not None:
         where = where[data.weights[where] > 0]

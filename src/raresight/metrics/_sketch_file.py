@@ -19,7 +19,7 @@ UNREADABLE = (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.Bad
 
 
 def pack(kind: str, arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Arrays as the bytes of a .npz file that says what it is."""
+    """Pack arrays as a .npz file that names its kind and version."""
     stream = io.BytesIO()
     contents: dict[str, Any] = {"format": np.array(f"raresight.{kind}"), "version": np.array(FORMAT_VERSION)}
     np.savez_compressed(stream, **contents, **dict[str, Any](arrays))
@@ -27,7 +27,7 @@ def pack(kind: str, arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def unpack(kind: str, data: bytes, source: str, build: Callable[[Mapping[str, NDArray[Any]]], T]) -> T:
-    """What `build` makes of the arrays that were packed; ValueError that says why where it cannot be."""
+    """Unpack the arrays and pass them to `build`; a ValueError names the damage."""
     if not data.startswith(b"PK"):
         raise ValueError(f"{source} is not a {kind} file: it does not begin as one written by save.")
     try:

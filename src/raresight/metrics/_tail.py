@@ -20,13 +20,13 @@ def tail_rows(data: LabelledScores, negatives: float) -> LabelledScores:
 
 
 def tail_positions(data: LabelledScores, negatives: float) -> NDArray[np.intp]:
-    """Where those rows are, ascending."""
+    """Return where those rows are, ascending."""
     where = _tail(data, negatives)
     return np.arange(len(data)) if where is None else where
 
 
 def _tail(data: LabelledScores, negatives: float) -> NDArray[np.intp] | None:
-    """Where those rows are, or None for all of them, where the tail would be most of the rows.
+    """Return where those rows are, or None for all of them, where the tail would be most of the rows.
 
     A sample suggests the score, the rows decide: if too few negatives lie above it, the next guess is lower.
     """
@@ -51,7 +51,7 @@ def _tail(data: LabelledScores, negatives: float) -> NDArray[np.intp] | None:
 
 
 def take(data: LabelledScores, where: NDArray[np.intp]) -> LabelledScores:
-    """The rows at these places."""
+    """Return the rows at these places."""
     return LabelledScores(
         data.labels[where], data.scores[where], None if data.weights is None else data.weights[where]
     )

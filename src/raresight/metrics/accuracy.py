@@ -11,7 +11,7 @@ from raresight.common.checks import as_vector, check_lengths, check_weights
 
 
 def class_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> dict[Any, float]:
-    """The share of each class's rows that are predicted as that class (its recall), by label.
+    """Return the share of each class's rows that are predicted as that class (its recall), by label.
 
     Args:
         y_true: Labels of two or more classes: integers, booleans or strings.
@@ -27,7 +27,7 @@ def class_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> di
 
 
 def minority_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
-    """The accuracy of the rarest class of `y_true`.
+    """Return the accuracy of the rarest class of `y_true`.
 
     Where several classes are equally rare, the mean of theirs.
 
@@ -41,7 +41,7 @@ def minority_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) ->
 
 
 def balanced_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
-    """The mean of the classes' accuracies; equals scikit-learn's `balanced_accuracy_score`.
+    """Return the mean of the classes' accuracies; equals scikit-learn's `balanced_accuracy_score`.
 
     Example:
         >>> balanced_accuracy([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 0])
@@ -54,7 +54,7 @@ def balanced_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) ->
 def _tally(
     y_true: Any, y_pred: Any, sample_weight: Any
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-    """The classes of `y_true`, the weight of each and how much of it is predicted right."""
+    """Return the classes of `y_true`, the weight of each and how much of it is predicted right."""
     truth, guess = _label_array(y_true, "y_true"), _label_array(y_pred, "y_pred")
     if len(truth) == 0:
         raise ValueError("y_true is empty: an accuracy needs at least one row.")

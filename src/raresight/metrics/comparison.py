@@ -70,7 +70,7 @@ class Comparison:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain values."""
+        """Return the fields as plain values."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
@@ -87,7 +87,7 @@ def compare(
     seed: int = 0,
     **params: Any,
 ) -> Comparison:
-    """The difference of a metric between two scores of the same rows, with a paired interval.
+    """Return the difference of a metric between two scores of the same rows, with a paired interval.
 
     Rows are the same for both, so most of the chance is shared and the interval is narrower than
     two separate ones suggest. `method="auto"` takes
@@ -237,11 +237,11 @@ class _Side:
         self.floor = self.values[reached[0]] if len(reached) else np.inf
 
     def placements(self) -> Floats:
-        """The part of the area that each positive row adds, times the number of positives."""
+        """Return the part of the area that each positive row adds, times the number of positives."""
         return np.asarray(self.width[self.place])
 
     def pull(self, scores: NDArray[np.floating[Any]]) -> Floats:
-        """What a negative of each score takes from the area, times the number of negatives."""
+        """Return what a negative of each score takes from the area, times the number of negatives."""
         taken = np.zeros(len(scores))
         near = np.flatnonzero(scores >= self.floor)
         taken[near] = self.below[np.searchsorted(self.values, scores[near], side="left")]
@@ -307,7 +307,7 @@ def redrawn_recalls(
 
 
 def _highest_negatives(data: LabelledScores, count: float) -> NDArray[np.intp]:
-    """Where the `count` negatives with the highest scores are, and those tied with the last."""
+    """Return where the `count` negatives with the highest scores are, and those tied with the last."""
     where = tail_positions(data, count)
     where = where[~data.labels[where]]
     place = max(0, len(where) - int(np.ceil(count)))

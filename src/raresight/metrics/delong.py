@@ -26,7 +26,7 @@ class Spread(NamedTuple):
 
 
 def auc_spread(steps: RocSteps) -> Spread:
-    """The spread of the AUC of unweighted rows."""
+    """Return the spread of the AUC of unweighted rows."""
     below = 1 - (steps.above + steps.through) / (2 * steps.negatives)
     before = steps.caught - steps.gain
     # Negatives by how many positives are above them: runs between steps, groups tied with a step, the rest.
@@ -44,7 +44,7 @@ def auc_spread(steps: RocSteps) -> Spread:
 
 
 def _moments_of_mean(values: Floats, counts: Floats) -> tuple[float, float]:
-    """Variance and third central moment of the mean of values that occur so many times (twice at least)."""
+    """Return variance and third central moment of the mean of at least two values with counts."""
     total = float(np.sum(counts))
     apart = values - float(np.sum(values * counts)) / total
     variance = float(np.sum(counts * np.square(apart))) / (total - 1)
@@ -53,7 +53,7 @@ def _moments_of_mean(values: Floats, counts: Floats) -> tuple[float, float]:
 
 
 def end_with_unseen(estimate: float, spread: Spread, positives: float, level: float) -> float:
-    """The lower end if a twentieth of a positive, not in the sample, ranks below everything.
+    """Return the lower end if a twentieth of a positive, not in the sample, ranks below everything.
 
     An AUC near 1 is made by the few positives that rank low, and a sample may hold none of them: nothing in
     it then shows how low the AUC may be. The share of the unseen is Beta(1/20, n_1), the rest is normal;
@@ -70,7 +70,7 @@ def end_with_unseen(estimate: float, spread: Spread, positives: float, level: fl
 
 
 def skewed_interval(estimate: float, spread: Spread, quantile: float) -> tuple[float, float]:
-    r"""The two-sided interval of a mean, corrected for skewness (Hall 1992).
+    r"""Return the two-sided interval of a mean, corrected for skewness (Hall 1992).
 
     :math:`T = (\hat\theta - \theta)/s` is far from normal where most terms are equal and a few are not. Its
     cubic :math:`g(T) = T + \tfrac{\gamma}{3}T^2 + \tfrac{\gamma^2}{27}T^3 + \tfrac{\gamma}{6}` is monotone

@@ -1,4 +1,4 @@
-"""Ranking metrics in the form in which XGBoost and LightGBM ask for them, for early stopping.
+"""Ranking metrics as evaluation functions of XGBoost and LightGBM, for early stopping.
 
 Each library has two interfaces that call a metric in different ways. The objects made here tell the calls
 apart, so one object serves both.
@@ -43,7 +43,7 @@ class EvalMetric:
         return METRICS[self.metric].function(y_true, y_score, sample_weight=sample_weight, **self.params)
 
     def value_on(self, data: Any, y_score: Any) -> float:
-        """The value on a DMatrix or a Dataset, with its weights where it has any."""
+        """Return the value on a DMatrix or a Dataset, with its weights where it has any."""
         weights = data.get_weight()
         if weights is not None and len(weights) == 0:
             weights = None
@@ -106,9 +106,9 @@ def xgboost_metric(metric: str | Callable[..., float] = "partial_auc", **params:
 
 
 def lightgbm_metric(metric: str | Callable[..., float] = "partial_auc", **params: Any) -> LightGBMMetric:
-    """A ranking metric for `lgb.train(feval=...)`, `lgb.cv` and `LGBMClassifier.fit(eval_metric=...)`.
+    """Return a ranking metric for `lgb.train(feval=...)`, `lgb.cv` and `LGBMClassifier.fit(eval_metric=...)`.
 
-    LightGBM is told that higher is better. One thing is left to say: it also evaluates the objective's own
+    The result tells LightGBM that higher is better. LightGBM also evaluates the objective's own
     metric and stops as soon as *any* metric stalls. Switch that one off with `metric="None"` (the string) in
     the parameters, or early stopping may follow the log loss.
 
@@ -129,7 +129,7 @@ def lightgbm_metric(metric: str | Callable[..., float] = "partial_auc", **params
 
 
 def metric_name(metric: str, params: dict[str, Any]) -> str:
-    """Such as `partial_auc@0.01`: the metric, its place on the curve, and what else differs from the default.
+    """Return a title such as `partial_auc@0.01`: metric, place on the curve, and other non-default settings.
 
     No blank and no colon, by which XGBoost takes its own log apart.
     """

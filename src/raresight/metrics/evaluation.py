@@ -16,7 +16,7 @@ from raresight.metrics.threshold import NoThresholdError, threshold_at_fpr
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` found. Rates are fractions; `print` shows a table, `to_dict` gives plain values.
+    """The result of `evaluate`. Rates are fractions; `print` shows a table, `to_dict` gives plain values.
 
     Attributes:
         rows: Number of rows.

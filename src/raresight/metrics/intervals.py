@@ -57,7 +57,7 @@ class Interval:
         return f"{self.metric} {self.estimate:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain values."""
+        """Return the fields as plain values."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
@@ -73,7 +73,7 @@ def interval(
     seed: int = 0,
     **params: Any,
 ) -> Interval:
-    r"""A metric with its confidence interval.
+    r"""Return a metric with its confidence interval.
 
     The interval speaks of new samples with the same numbers of positives and negatives. `method="auto"` takes
 
@@ -133,7 +133,7 @@ def interval(
 
 
 def choose_method(metric: Metric, params: Mapping[str, Any], method: str, weighted: bool) -> str:
-    """The method asked for, if the metric has it; for "auto" the metric's best."""
+    """Return the given method if the metric has it; for "auto" the metric's best."""
     if method not in get_args(Method):
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}, but is {method!r}.")
     filled_parameters(metric, params)  # refuses parameters that the metric does not have
@@ -226,7 +226,7 @@ def _normal(metric: Metric, y_true: Any, y_score: Any, sample_weight: Any, level
 
 
 def stratified_mean(data: LabelledScores, errors: Floats) -> tuple[float, float]:
-    """The weighted mean of the rows' errors and its variance within the classes."""
+    """Return the weighted mean of the rows' errors and its variance within the classes."""
     weights = np.ones(len(errors)) if data.weights is None else data.weights.astype(np.float64)
     total = float(weights.sum())
     errors = np.where(weights > 0, errors, 0.0)  # a row of weight zero is absent, however wrong

@@ -77,7 +77,7 @@ def recall_at_fpr(
     interpolate: bool = False,
     sample_weight: Any = None,
 ) -> float:
-    """The largest share of positives that a threshold catches with a false-positive rate of at most `fpr`.
+    """Return the largest recall of a threshold with a false-positive rate of at most `fpr`.
 
     With `interpolate=True` the height of the ROC line at `fpr`, which a threshold that flips a coin
     among equal scores attains: never lower, and without jumps in small samples.
@@ -107,7 +107,7 @@ def average_precision(y_true: Any, y_score: Any, *, sample_weight: Any = None) -
 def precision_at_recall(
     y_true: Any, y_score: Any, recall: float = 0.5, *, sample_weight: Any = None
 ) -> float:
-    """The largest precision of a threshold that catches at least this share of the positives.
+    """Return the largest precision of a threshold that catches at least this share of the positives.
 
     Example:
         >>> precision_at_recall([0, 0, 1, 0, 1], [0.1, 0.4, 0.35, 0.2, 0.8], recall=0.75)
@@ -159,7 +159,7 @@ def roc_points(
 
 
 def _corners(false: Floats, true: Floats) -> NDArray[np.bool_]:
-    """Points where the line bends, and its ends. Rounded weights may leave a point that bends by rounding."""
+    """Find the points where the line bends, and its ends; with weights a bend may be rounding."""
     if len(false) < 3:
         return np.ones(len(false), dtype=bool)
     right, up = np.diff(false), np.diff(true)
@@ -199,7 +199,7 @@ def check_kind(kind: str) -> PartialKind:
 
 
 def within(false: Floats, negatives: Any, fpr: float, *, weighted: bool) -> NDArray[np.bool_]:
-    """Which numbers of false alarms keep the rate. Counts are compared as exact quotients."""
+    """Return which numbers of false alarms keep the rate. Counts are compared as exact quotients."""
     rate: Floats = false / negatives
     return np.asarray(rate <= fpr * (1 + WEIGHT_ROUNDING) if weighted else rate <= fpr)
 
@@ -220,7 +220,7 @@ def partial_auc_of(steps: RocSteps, max_fpr: float, kind: PartialKind) -> Floats
 
 
 def width_inside(start: Floats, end: Floats, limit: float) -> Floats:
-    """Mean width of the area to the right of a step that rises between `start` and `end`, up to `limit`.
+    """Return the mean width of the area to the right of a step from `start` to `end`, up to `limit`.
 
     A step wholly inside has everything from its middle on; of one that the limit cuts remains the triangle
     under its diagonal.
@@ -231,7 +231,7 @@ def width_inside(start: Floats, end: Floats, limit: float) -> Floats:
 
 
 def standardised(area: Any, max_fpr: float, kind: PartialKind) -> Floats:
-    """The area between rates 0 and `max_fpr` in the convention asked for."""
+    """Convert the area between rates 0 and `max_fpr` to the given convention."""
     if kind == "area":
         return np.asarray(area)
     if kind == "mean":

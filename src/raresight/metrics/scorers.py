@@ -19,7 +19,7 @@ _RESPONSE = {
 
 
 def scorer(metric: Metric, *, pos_label: Any = None, **params: Any) -> Any:
-    """A scikit-learn scorer: called as `scorer(estimator, X, y)`, higher is better.
+    """Return a scikit-learn scorer: called as `scorer(estimator, X, y)`, higher is better.
 
     Ranking metrics read `decision_function`, or `predict_proba` where there is none. Errors of probabilities
     (`"brier_score"`, `"log_loss"`, `"calibration_error"`) read `predict_proba` and come with a minus sign, as
@@ -69,7 +69,7 @@ def scorer(metric: Metric, *, pos_label: Any = None, **params: Any) -> Any:
 def labelled_metric(
     y_true: Any, y_score: Any, *, metric: str, pos_label: Any = None, sample_weight: Any = None, **params: Any
 ) -> float:
-    """The metric with that name for labels of any kind, as a scorer calls it."""
+    """Return the metric with that name for labels of any kind, as a scorer calls it."""
     known = METRICS[metric]
     if known.reads == "label":
         _need_two_classes(y_true, metric)
@@ -79,7 +79,7 @@ def labelled_metric(
 
 
 def place_of(label: Any, classes: NDArray[Any], name: str) -> int:
-    """Where a label stands among the classes; another one is an error.
+    """Return the place of a label among the classes; another label is an error.
 
     >>> place_of("fraud", np.array(["fraud", "ok"]), "pos_label")
     0
@@ -91,7 +91,7 @@ def place_of(label: Any, classes: NDArray[Any], name: str) -> int:
 
 
 def is_positive(y_true: Any, pos_label: Any = None) -> NDArray[Any]:
-    """Which rows are of the positive class: `pos_label`, or the second of the sorted labels."""
+    """Return which rows are of the positive class: `pos_label`, or the second of the sorted labels."""
     labels = as_vector(y_true, "y_true")
     if pos_label is not None:
         return np.asarray(labels == pos_label)

@@ -251,7 +251,7 @@ class RankSketch:
 
     @classmethod
     def merged(cls, sketches: Iterable[RankSketch]) -> Self:
-        """A new sketch of all rows of the given ones, which stay as they are."""
+        """Return a new sketch of all rows of the given ones, which stay as they are."""
         total: Self | None = None
         for sketch in sketches:
             if not isinstance(sketch, RankSketch):
@@ -375,12 +375,12 @@ class RankSketch:
         return cls.from_bytes(Path(path).read_bytes(), source=os.fspath(path))
 
     def to_bytes(self) -> bytes:
-        """The content of the file that `save` writes, to send between processes."""
+        """Return the content of the file that `save` writes, to send between processes."""
         return pack("RankSketch", self._to_arrays())
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str = "The data") -> Self:
-        """The sketch of `to_bytes`; `source` is what an error calls the data."""
+        """Return the sketch of `to_bytes`; `source` is what an error calls the data."""
         return unpack("RankSketch", data, source, cls._from_arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -210,7 +210,7 @@ class StreamingMetrics:
         return self
 
     def compute(self) -> dict[str, float]:
-        """The metrics of all rows so far.
+        """Return the metrics of all rows so far.
 
         Returns:
             rows (their weight where there are weights), positives, prior (positives / rows), roc_auc,
@@ -249,7 +249,7 @@ class StreamingMetrics:
         return cls.from_bytes(Path(path).read_bytes(), source=os.fspath(path))
 
     def to_bytes(self) -> bytes:
-        """The content of the file that `save` writes, to send between processes."""
+        """Return the content of the file that `save` writes, to send between processes."""
         given = self._with_probability
         own = {
             "rates": np.array([self.max_fpr, self.fpr]),
@@ -261,7 +261,7 @@ class StreamingMetrics:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str = "The data") -> Self:
-        """The metrics of `to_bytes`; `source` is what an error calls the data."""
+        """Return the metrics of `to_bytes`; `source` is what an error calls the data."""
         return unpack("StreamingMetrics", data, source, cls._from_arrays)
 
     @classmethod

@@ -60,7 +60,7 @@ def threshold_at_fpr(
 
 
 def allowed_false_alarms(negatives: int, fpr: float, confidence: float) -> int:
-    """How many of `negatives` may lie at or above the threshold for the bound to hold."""
+    """Return how many of `negatives` may lie at or above the threshold for the bound to hold."""
     from scipy.special import betainc
 
     if not 0 < confidence < 1:
@@ -85,7 +85,7 @@ def allowed_false_alarms(negatives: int, fpr: float, confidence: float) -> int:
 
 
 def false_alarms_within(negatives: int, fpr: float) -> int:
-    """The largest count whose quotient keeps the rate; rounding may put it one off the product."""
+    """Return the largest count whose quotient keeps the rate; rounding may put it one off the product."""
     count = int(fpr * negatives) + 1
     while count > 0 and count / negatives > fpr:
         count -= 1
@@ -108,7 +108,7 @@ def _lowest_within(data: LabelledScores, fpr: float) -> float:
 
 
 def above_negative(data: LabelledScores, count: int) -> float:
-    """The lowest threshold with at most `count` negatives at or above it."""
+    """Return the lowest threshold with at most `count` negatives at or above it."""
     negatives = int(np.count_nonzero(~data.labels))
     if count >= negatives:
         return -np.inf
@@ -124,7 +124,7 @@ class NoThresholdError(ValueError):
 
 
 def _just_above(score: np.floating[Any]) -> float:
-    """The next number after a score, in the score's own precision."""
+    """Return the next number after a score, in the score's own precision."""
     if score == np.inf:
         raise NoThresholdError(
             "No threshold keeps the false-positive rate: too many negatives have the score infinity."

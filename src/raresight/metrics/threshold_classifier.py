@@ -31,7 +31,7 @@ _NEARLY_ALL = 0.9
 
 
 def has_method(name: str) -> Callable[[Any], bool]:
-    """Whether the inner estimator, the fitted one where there is one, has the method."""
+    """Return whether the inner estimator, the fitted one where there is one, has the method."""
 
     def check(self: Any) -> bool:
         return hasattr(getattr(self, "estimator_", self.estimator), name)
@@ -185,7 +185,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return labels[tested][counted], self._sign() * np.concatenate(scores)[counted]
 
     def _positive(self, classes: NDArray[Any], labels: NDArray[Any]) -> Any:
-        """The label of the positive class."""
+        """Return the label of the positive class."""
         if self.pos_label is None:
             first, second = classes.tolist()
             if isinstance(second, str) and np.mean(labels == classes[1]) > _NEARLY_ALL:
@@ -224,7 +224,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return self._positive_scores(self.estimator_, X, self._method())
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The positive class where the score is at least `threshold_`."""
+        """Return the positive class where the score is at least `threshold_`."""
         alarm = self._scores(X) >= self.threshold_
         is_second = alarm if self._sign() > 0 else ~alarm
         return np.asarray(self.classes_[is_second.astype(np.intp)])
@@ -243,13 +243,13 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
 
     @available_if(has_method("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """The inner estimator's probabilities. `predict` does not cut them at one half."""
+        """Return the inner estimator's probabilities. `predict` does not cut them at one half."""
         check_is_fitted(self, "threshold_")
         return np.asarray(self.estimator_.predict_proba(X))
 
     @available_if(has_method("predict_log_proba"))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> NDArray[Any]:
-        """The inner estimator's log-probabilities."""
+        """Return the inner estimator's log-probabilities."""
         check_is_fitted(self, "threshold_")
         return np.asarray(self.estimator_.predict_log_proba(X))
 
@@ -274,7 +274,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
 
 
 def check_binary(y: Any) -> NDArray[Any]:
-    """Labels of at most two classes as an array; the words are those scikit-learn's own checks look for."""
+    """Read labels of at most two classes; errors have the words that scikit-learn's checks expect."""
     labels = column_or_1d(y, warn=True)
     if len(labels) == 0:
         raise ValueError("There are 0 sample(s), and a minimum of 1 is required.")
@@ -288,7 +288,7 @@ def check_binary(y: Any) -> NDArray[Any]:
 
 
 def rows_with_weight(labels: NDArray[Any], classes: NDArray[Any], sample_weight: Any) -> NDArray[np.bool_]:
-    """The rows that are there at all, which must be some of each class."""
+    """Return the rows that are there at all, which must be some of each class."""
     if sample_weight is None:
         return np.ones(len(labels), dtype=np.bool_)
     present = np.asarray(sample_weight) > 0

@@ -55,5 +55,5 @@ def log_odds_of(probability: Array) -> Array:
 
 
 def as_given(result: Array) -> Any:
-    """A number for a number, an array for an array."""
+    """Return a number for a number, an array for an array."""
     return result[()]

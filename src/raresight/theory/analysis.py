@@ -89,7 +89,7 @@ def analyse(loss: Loss, prior: float, experiment: Experiment = REFERENCE) -> Los
 
 
 def has_bounded_influence(loss: Loss) -> bool:
-    """Whether the gradient stays bounded on a positive whose score falls and a negative whose rises.
+    """Return whether the gradient stays bounded on a positive whose score falls and a negative whose rises.
 
     A growing gradient is what makes a loss resist imbalance, and what lets one mislabelled row pull
     without limit.
@@ -103,7 +103,7 @@ def has_bounded_influence(loss: Loss) -> bool:
 
 
 def limiting_index(loss: Loss) -> float:
-    """The decay index as the prior vanishes: that of the loss's tail, or read off far out without one."""
+    """Return the decay index as the prior vanishes, from the loss's tail or, without one, numerically."""
     tail = loss.tail()
     if tail is not None:
         return tail.index
@@ -138,7 +138,7 @@ def _verdict(shared: dict[str, Any], numbers: dict[str, Any]) -> str:
 
 
 def _diagnosis(loss: Loss) -> str:
-    """Where the link of a loss without a unique minimiser fails to rise."""
+    """Return where the link of a loss without a unique minimiser fails to rise."""
     z = np.linspace(-30, 30, 6001)
     with NumpyOps.guard():
         negative, positive = loss._log_slopes(NumpyOps, z, 0), loss._log_slopes(NumpyOps, z, 1)

@@ -26,7 +26,7 @@ class BestLinearAUC:
 
 
 def linear_auc(w: ArrayLike, minority: GaussianMixture, majority: GaussianMixture) -> Any:
-    """The exact AUC of the score w.x, for one w of shape (d,) or many of shape (..., d).
+    """Return the exact AUC of the score w.x, for one w of shape (d,) or many of shape (..., d).
 
         AUC(w) = sum_ij pi+_i pi-_j Psi(w.(mu+_i - mu-_j) / sqrt(w.(S+_i + S-_j) w))
 
@@ -50,7 +50,7 @@ def linear_auc(w: ArrayLike, minority: GaussianMixture, majority: GaussianMixtur
 
 
 def best_linear_auc(minority: GaussianMixture, majority: GaussianMixture) -> BestLinearAUC:
-    """The best AUC that any linear score has, and its direction.
+    """Return the best AUC that any linear score has, and its direction.
 
     For single Gaussians w is proportional to (S+ + S-)^-1 (mu+ - mu-), the alpha = 1/2 rule. Mixtures
     may have several local maxima: Newton's method starts from the best direction of every pair of

@@ -40,7 +40,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def divergence(self, beta: float) -> float:
-        """The Cressie-Read divergence D_beta(P||Q); see `raresight.theory.divergence`."""
+        """Return the Cressie-Read divergence D_beta(P||Q); see `raresight.theory.divergence`."""
 
 
 class AtomicExperiment(Experiment):

@@ -29,7 +29,7 @@ _CHUNK = 1 << 16
 
 
 def influence(loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> Floats:
-    """The influence of each row on (w, b): I_i = -l'(y_i, z_i) H^-1 x~_i, of shape (n, d+1).
+    """Return the influence of each row on (w, b): I_i = -l'(y_i, z_i) H^-1 x~_i, of shape (n, d+1).
 
     The change of the rule, for a unit of weight, when more weight is put on row i. `rule` should
     minimise the risk of `X` and `y`.
@@ -48,7 +48,7 @@ def influence(loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> Float
 
 
 def leverage(loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> Floats:
-    """How much of the curvature each row provides: h_i = l''_i x~_i.H^-1 x~_i / n, of shape (n,).
+    """Return how much of the curvature each row provides: h_i = l''_i x~_i.H^-1 x~_i / n, of shape (n,).
 
     The leverages sum to d + 1. Negative where a loss that is not convex bends down.
 
@@ -63,7 +63,7 @@ def leverage(loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> Floats
 def deletion_effect(
     loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule, leverage_corrected: bool = True
 ) -> Floats:
-    """How (w, b) would change if row i were left out, for every row: of shape (n, d+1).
+    """Return how (w, b) would change if row i were left out, for every row: of shape (n, d+1).
 
         theta_{-i} - theta ~ -I_i / n,   leverage-corrected  -I_i / (n (1 - h_i)),
 
@@ -111,7 +111,7 @@ def read_sample(X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], Floats]:
 
 
 def chunks(points: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
-    """The rows in float64 blocks, with a last column of ones."""
+    """Return the rows in float64 blocks, with a last column of ones."""
     n, d = points.shape
     for begin in range(0, n, _CHUNK):
         rows = slice(begin, min(begin + _CHUNK, n))

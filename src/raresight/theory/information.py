@@ -129,7 +129,7 @@ def _check(loss: Loss, experiment: Experiment, prior: Any, what: str) -> Array:
 
 
 def divergence(experiment: Experiment, beta: float) -> float:
-    """The Cressie-Read divergence D_beta(P||Q) = E_Q [T^beta - 1 - beta (T - 1)] / (beta (beta - 1)).
+    """Return the Cressie-Read divergence D_beta(P||Q) = E_Q [T^beta - 1 - beta (T - 1)] / (beta (beta - 1)).
 
     beta = 1 is Kullback-Leibler, 2 half of chi-squared, 0 the reverse Kullback-Leibler, and
     1 - alpha (1 - alpha) D_alpha the integral of p^alpha q^(1-alpha). Infinite where it diverges.
@@ -155,7 +155,7 @@ class LocalIndex:
 
 
 def local_index(loss: Loss, rho: Any = None, *, log_rho: Any = None) -> LocalIndex:
-    """The decay index of a loss at the odds `rho`, and its constant; no experiment is needed.
+    """Return the decay index of a loss at the odds `rho`, and its constant; no experiment is needed.
 
         beta = 1 + Phi'(z)/lambda'(z),   c = exp(Phi - (beta - 1) log rho),   Phi = log A - log lambda'
 

@@ -51,7 +51,7 @@ class LimitingRule:
         object.__setattr__(self, "w", read_only(self.w))
 
     def at(self, prior: float) -> LinearRule:
-        """The rule that the limit suggests at a prior.
+        """Return the rule that the limit suggests at a prior.
 
             b = slope (log rho + offset) - shift;   for erf, before the shift and with w/|b|,
             b^2/2 + log|b| + log(2 pi)/2 = -(log rho + offset).
@@ -71,7 +71,7 @@ class LimitingRule:
 
 
 def limiting_rule(loss: Loss, minority: GaussianMixture, majority: GaussianMixture) -> LimitingRule:
-    """The corrected Theorem 2: where `population_minimiser` goes as the prior goes to zero.
+    """Return the corrected Theorem 2: where `population_minimiser` goes as the prior goes to zero.
 
     With theta the solution of K-'(theta) = mu+ (K the log-MGF of a class) and u = 1/alpha - 1:
 
@@ -125,7 +125,7 @@ def check_dimensions(minority: GaussianMixture, majority: GaussianMixture) -> No
 
 
 def _probit_intercept(target: float) -> float:
-    """The x > 0 with x^2/2 + log x + log(2 pi)/2 = target, by Newton's method in log x."""
+    """Return the x > 0 with x^2/2 + log x + log(2 pi)/2 = target, by Newton's method in log x."""
     # In log x the function is convex and rises: Newton converges from any start, and x stays above zero.
     goal = target - 0.5 * math.log(2 * math.pi)
     log_x = 0.5 * math.log(2 * goal) if goal > 1 else min(goal, 0.0)
@@ -142,7 +142,7 @@ def _probit_intercept(target: float) -> float:
 
 
 def _solve(r: float, minority: GaussianMixture, majority: GaussianMixture, loss: Loss) -> Floats:
-    """The minimiser of J(v) = K+(-r v)/r + K-(v), r > -1."""
+    """Return the minimiser of J(v) = K+(-r v)/r + K-(v), r > -1."""
     centre, root = common_frame(minority, majority)
     inside = minority.in_frame(centre, root), majority.in_frame(centre, root)
     if r < 0:
@@ -209,7 +209,7 @@ def _need_wide_majority(
 
 
 def _some_form_is_positive_everywhere(forms: Floats) -> bool:
-    """Whether max_i e.A_i e > 0 for every direction e.
+    """Return whether max_i e.A_i e > 0 for every direction e.
 
     A positive definite average of the forms proves it, a direction that no form likes refutes it.
     The average is improved by multiplicative weights: up with the forms that are large along the

@@ -69,14 +69,14 @@ class LinearRule:
 
 
 def read_only(values: ArrayLike) -> Floats:
-    """A float64 copy that cannot be written to."""
+    """Return a float64 copy that cannot be written to."""
     array = np.array(values, dtype=np.float64)
     array.setflags(write=False)
     return array
 
 
 def length(vector: Floats) -> float:
-    """The Euclidean norm, also of vectors whose squares would underflow."""
+    """Return the Euclidean norm, also of vectors whose squares would underflow."""
     largest = float(np.abs(vector).max())
     return largest * float(np.linalg.norm(vector / largest)) if largest > 0 else 0.0
 

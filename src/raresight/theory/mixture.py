@@ -115,7 +115,7 @@ class GaussianMixture:
         return np.log(self.weights) + (self.means + pull / 2) @ direction, self.means + pull
 
     def in_frame(self, centre: Floats, root: Floats) -> GaussianMixture:
-        """The distribution of L^-1 (x - c)."""
+        """Return the distribution of L^-1 (x - c)."""
         inverse = np.linalg.inv(root)
         covariances = inverse @ self.covariances @ inverse.T
         # Rounding leaves the product less symmetric than it is asked to be.

@@ -38,7 +38,7 @@ _SMALL_SPREAD = 1e-5
 def population_minimiser(
     loss: Loss, minority: GaussianMixture, majority: GaussianMixture, prior: float
 ) -> LinearRule:
-    """The linear rule of least population risk, to a relative gradient of 1e-10.
+    """Return the linear rule of least population risk, to a relative gradient of 1e-10.
 
         R(w, b) = rho E+ l(1, w.x + b) + E- l(0, w.x + b),   rho = prior/(1 - prior)
 
@@ -106,7 +106,7 @@ class _PopulationRisk:
         return Expansion(value if scale > 0 else math.inf, gradient, hessian, scale)
 
     def _moments(self, label: int, mean: Floats, spread: Floats) -> list[_Moments] | None:
-        """The expectations of every component of one class; None where they are out of reach."""
+        """Return the expectations of every component of one class; None where they are out of reach."""
         grids = self._grids(label, mean, spread)
         if grids is None:
             return None
@@ -137,7 +137,7 @@ class _PopulationRisk:
         return grids
 
     def _shifts(self, label: int, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
-        """How far the loss may move the peak of a component's integrand, in units of s.
+        """Return how far the loss may move the peak of a component's integrand, in units of s.
 
         A factor e^(t z) moves it by t s^2, no further than where the loss stops growing. The rate t is
         read from the loss itself, along the component and far out.
@@ -154,7 +154,7 @@ class _PopulationRisk:
         return np.maximum(left, 0.0), np.maximum(right, 0.0)
 
     def _overflows(self, label: int, mean: Floats, spread: Floats) -> bool:
-        """Whether the loss is beyond float64 where the integrand still counts, 8 deviations from its peak.
+        """Return whether the loss overflows within 8 deviations of the integrand's peak.
 
         There the density may have underflowed, and the product would be lost without a trace.
         """
@@ -170,7 +170,7 @@ class _PopulationRisk:
 
 
 def _starts(risk: _PopulationRisk) -> list[Floats]:
-    """Where Newton's method begins: a convex risk can be entered from anywhere.
+    """Return where Newton's method begins: a convex risk can be entered from anywhere.
 
     A bounded loss is flat far out and may serve one cluster of the minority and give up the others.
     """
@@ -206,7 +206,7 @@ def _calibrated_start(risk: _PopulationRisk, target: GaussianMixture, log_rho: f
 
 @dataclass(frozen=True)
 class _LabelShape:
-    """What the slope of log|l'| says about a loss.
+    """The shape of a loss for one label, from the slope of log|l'|.
 
     `sharpness`: how much faster it bends than cross entropy does, at least 1. `first_rate` and
     `last_rate`: the slope far to the left and far to the right. |l'| falls only to the right of
@@ -365,7 +365,7 @@ def _best(loss: Loss, found: list[tuple[LocalMinimum, float]]) -> LocalMinimum:
 
 
 def least_squares_rule(minority: GaussianMixture, majority: GaussianMixture, prior: float) -> LinearRule:
-    """The square loss of the score itself, (y - z)^2 with y = +-1, in closed form at every prior.
+    """Return the square loss of the score itself, (y - z)^2 with y = +-1, in closed form at every prior.
 
         w = 2 c (S + c D D')^-1 D,   b = 2 pi - 1 - w.m,   c = pi (1 - pi),
 

@@ -145,7 +145,7 @@ class GaussianRatios:
         )
 
     def _crossings(self, s: Array) -> tuple[Array, Array, Any]:
-        """Where log T = s: two points (one where T is monotone), or none."""
+        """Return where log T = s: two points (one where T is monotone), or none."""
         a, b, c = self._quadratic
         if a == 0:
             x = (s - c) / b
@@ -166,7 +166,7 @@ def _outside(left: Array, right: Array, mean: float, sd: float) -> Array:
 
 
 def _inside(left: Array, right: Array, mean: float, sd: float) -> Array:
-    """The mass between, as a difference of the smaller tails."""
+    """Return the mass between, as a difference of the smaller tails."""
     from scipy.special import ndtr
 
     low, high = (left - mean) / sd, (right - mean) / sd

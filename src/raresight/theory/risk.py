@@ -28,7 +28,7 @@ __all__ = [
 
 
 def pointwise_risk(loss: Loss, eta: Any, z: Any) -> Any:
-    """The expected loss of score z where P(y=1) = eta: eta l(1, z) + (1 - eta) l(0, z).
+    """Return the expected loss of score z where P(y=1) = eta: eta l(1, z) + (1 - eta) l(0, z).
 
     >>> from raresight.losses import CrossEntropy
     >>> round(float(pointwise_risk(CrossEntropy(), 0.5, 0.0)), 6)
@@ -46,7 +46,7 @@ def pointwise_risk(loss: Loss, eta: Any, z: Any) -> Any:
 
 
 def bayes_risk(loss: Loss, eta: Any = None, *, log_odds: Any = None) -> Any:
-    """The least pointwise risk, L(eta) = min_z eta l(1, z) + (1 - eta) l(0, z).
+    """Return the least pointwise risk, L(eta) = min_z eta l(1, z) + (1 - eta) l(0, z).
 
     Give `eta`, or `log_odds` = log(eta/(1 - eta)) for an eta far below 1e-300.
 
@@ -104,7 +104,7 @@ def f_function(loss: Loss, t: Any, prior: Any) -> Any:
 
 
 def centred_f_function(loss: Loss, t: Any, prior: Any) -> Any:
-    """The regret of predicting the prior where the likelihood ratio is t; never negative.
+    """Return the regret of predicting the prior where the likelihood ratio is t; never negative.
 
         f*(t) = pi t [l(1, z_pi) - l(1, z_t)] + (1 - pi) [l(0, z_pi) - l(0, z_t)]
               = f(t) - f'(1) (t - 1)
@@ -144,7 +144,7 @@ def _regret(loss: Loss, t: float, prior: float) -> float:
 
 
 def limiting_f_function(loss: Loss, t: Any, prior: Any) -> Any:
-    """The paper's Table 1 for any loss with a known tail: what f(t) tends to as the prior vanishes.
+    """Return the paper's Table 1 for any loss with a known tail: what f(t) tends to as the prior vanishes.
 
     With the tails -l'(1, z) ~ a e^(-u z) and l'(0, z) ~ c e^(k z) of `raresight.losses.tails`:
 

@@ -70,7 +70,7 @@ class Quadrature:
     n_priors: int
 
     def integrate(self, *kernels: Kernel) -> Array:
-        """The integral of w times each kernel, for every prior: shape (kernels, priors)."""
+        """Return the integral of w times each kernel, for every prior: shape (kernels, priors)."""
         sums = [
             np.bincount(self.which, weights=self.mass * kernel(self.s), minlength=self.n_priors)
             for kernel in kernels
