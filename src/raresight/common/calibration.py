@@ -38,8 +38,9 @@ __all__ = ["Calibrator", "evidence", "held_out_calibrator", "level_calibrator", 
 
 Array = np.ndarray[Any, Any]
 
-# Values tried for log a, and how near to the best is near enough.
-_TRIED = np.linspace(-3.0, 3.0, 13)
+# Values tried for log a are so far apart and reach so far; how near to the best is near enough.
+_STEP = 0.5
+_REACH = 3.0
 _NEAR = 1e-4
 # Links may call an event impossible: one such row is not to outweigh all others.
 _LARGEST = 700.0
@@ -111,8 +112,8 @@ def level_calibrator(
 def held_out_calibrator(log_posterior: Array, codes: Array, weights: Array | None = None) -> Calibrator:
     """Slope and levels by rows that training did not see.
 
-    The slope is between 1/33 and 33. Rows that lack a class tell nothing: they get the slope 1 and the levels
-    0.
+    The slope is at least 1/33. It is at most 33, or 33 divided by the spread of the log-odds where that is
+    less than 1. Rows that lack a class say nothing: they get the slope 1 and the levels 0.
 
     Args:
         log_posterior: (n, K) before calibration; of log-odds, `two_columns(log_odds)`.
@@ -143,10 +144,14 @@ def held_out_calibrator(log_posterior: Array, codes: Array, weights: Array | Non
         unlikely = -np.take_along_axis(log_p, codes[:, None], axis=1)[:, 0]
         return float(np.average(unlikely, weights=weights) + log_slope**2 / (2 * worth))
 
-    near = _TRIED[int(np.argmin([cost(log_slope) for log_slope in _TRIED]))]
-    step = _TRIED[1] - _TRIED[0]
+    # A net that stopped after its first epoch may rank well with log-odds that hardly differ. Their slope is
+    # far above 33, and the prior of log a makes a hill of its own around 0: so it is looked for, not climbed to.
+    spread = float(relative[:, 1:].std())
+    reach = _REACH + max(0.0, -np.log(spread)) if spread > 0 else _REACH
+    tried = np.arange(-_REACH, reach + _STEP / 2, _STEP)
+    near = tried[int(np.argmin([cost(log_slope) for log_slope in tried]))]
     found = minimize_scalar(
-        cost, bounds=(near - step, near + step), method="bounded", options={"xatol": _NEAR}
+        cost, bounds=(near - _STEP, near + _STEP), method="bounded", options={"xatol": _NEAR}
     )
     slope = float(np.exp(found.x))
     return Calibrator(slope, levels(slope))

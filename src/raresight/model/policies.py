@@ -100,7 +100,7 @@ def policy_at_fpr(held_out: RankSketch, fpr: float, confidence: float | None = N
     >>> import numpy as np
     >>> held_out = RankSketch().add(np.arange(100) == 99, np.arange(100.0))
     >>> policy_at_fpr(held_out, 0.05).threshold
-    94.5
+    94.00000000000001
     """
     threshold = held_out.threshold_at_fpr(fpr, confidence=confidence)
     if confidence is None:

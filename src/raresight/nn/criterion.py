@@ -463,11 +463,11 @@ def _summary(kind: type[Loss]) -> str:
 
 
 def _compiled(source: str, name: str, kind: type[Loss]) -> Any:
-    space = {
-        "kind": kind,
-        "loss_with_logits": loss_with_logits,
-        "LossModule": LossModule,
-        "__name__": __name__,
-    }
-    exec(compile(source, f"<made for {kind.__name__}>", "exec"), space)
-    return space[name]
+    # Inside a function, whose variables torch.compile can follow; globals it would look up in this module.
+    body = "".join(f"    {line}\n" for line in source.splitlines())
+    maker = f"def make(kind, loss_with_logits, LossModule):\n{body}    return {name}\n"
+    space: dict[str, Any] = {"__name__": __name__}
+    exec(compile(maker, f"<made for {kind.__name__}>", "exec"), space)
+    made = space["make"](kind, loss_with_logits, LossModule)
+    made.__qualname__ = name
+    return made
