@@ -176,3 +176,11 @@ def test_slope_of_classes():
 def test_a_calibrator_that_is_none_is_refused(slope, levels):
     with pytest.raises(ValueError, match="slope above 0 and finite levels"):
         Calibrator(slope, levels)
+
+
+def test_half_as_many_digits_of_scores_give_the_same_slope():
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=30_000) * 2 - 5
+    y = (rng.random(30_000) < expit(z)).astype(np.int64)
+    found = [held_out_calibrator(two_columns(z).astype(kind), y) for kind in (np.float32, np.float64)]
+    assert found[0].slope == pytest.approx(found[1].slope, rel=1e-5)

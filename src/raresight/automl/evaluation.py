@@ -474,7 +474,7 @@ def calibration_by(out_of_fold: NDArray[Any], task: Task) -> Calibrator:
     """Slope and level of the log-odds of validation rows, NaN where a row was never validated on."""
     is_known = ~np.isnan(out_of_fold)
     weights = None if task.weights is None else task.weights[is_known]
-    log_posterior = two_columns(out_of_fold[is_known])
+    log_posterior = two_columns(out_of_fold[is_known].astype(np.float64))
     return held_out_calibrator(log_posterior, task.y[is_known].astype(np.int64), weights)
 
 

@@ -131,6 +131,8 @@ def held_out_calibrator(log_posterior: Array, codes: Array, weights: Array | Non
     # A slope needs both classes: with one alone the best one is infinite.
     if sums.min() == 0:
         return Calibrator(1.0, (0.0,) * (n_classes - 1))
+    # In float32 the cost would be known to seven digits, and where it is least only to three.
+    log_posterior = np.asarray(log_posterior, dtype=np.float64)
     likeliest = np.maximum(log_posterior - log_posterior.max(axis=1, keepdims=True), -_LARGEST)
     relative = likeliest - likeliest[:, :1]
     shares, worth = sums / sums.sum(), evidence(codes, weights)
