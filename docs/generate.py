@@ -13,7 +13,7 @@ from pathlib import Path
 
 from raresight.losses.registry import loss_kinds
 from raresight.nn.criterion import function_source, module_source, named_losses
-from raresight.report.losses import markdown_table
+from raresight.report.loss_tables import markdown_table
 
 ROOT = Path(__file__).parents[1]
 NN = ROOT / "src" / "raresight" / "nn"

@@ -13,7 +13,7 @@ import numpy as np
 from raresight.losses import Alpha, CrossEntropy, Focal, Loss, Poly, VectorScaling
 from raresight.report.analysis import find_loss
 from raresight.report.drawing import COLOURS
-from raresight.report.losses import short_label
+from raresight.report.loss_tables import short_label
 from raresight.theory.gaussian import GaussianMixture, best_linear_auc, linear_auc, population_minimiser
 from raresight.theory.linear_rule import LinearRule
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from raresight.losses import LDAM, TBL, Alpha, CrossEntropy, Erf, Focal, Loss, Poly, Squared, VectorScaling
 from raresight.report.drawing import COLOURS
-from raresight.report.losses import short_label
+from raresight.report.loss_tables import short_label
 from raresight.theory import (
     GaussianExperiment,
     divergence,

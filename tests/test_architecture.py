@@ -148,7 +148,7 @@ def test_command_line_starts_without_the_heavy_parts():
         ("pyarrow", "import raresight; raresight.fit('sample', target='Class')", "raresight[fit]"),
         (
             "matplotlib",
-            "from raresight.report.losses import draw_losses; draw_losses([], 'x.png')",
+            "from raresight.report.loss_tables import draw_losses; draw_losses([], 'x.png')",
             "raresight[report]",
         ),
     ],

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from raresight.linear import LinearClassifier
-from raresight.linear.fit import even_part, pulling_part
+from raresight.linear.minimise import even_part, pulling_part
 from raresight.linear.penalties import Penalty
 from raresight.linear.reading import make_sample
 from raresight.linear.sums import Request, evaluate

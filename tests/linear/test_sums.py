@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from raresight.linear.fit import SolverOptions, minimise_all
+from raresight.linear.minimise import SolverOptions, minimise_all
 from raresight.linear.penalties import Penalty
 from raresight.linear.reading import make_sample
 from raresight.linear.sums import Request, RiskSums, Sample, evaluate

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raresight.metrics import brier_score, calibration_error, log_loss
-from raresight.metrics.calibration import calibration_bins
+from raresight.metrics.calibration_metrics import calibration_bins
 from score_cases import score_rows
 
 

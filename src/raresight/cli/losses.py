@@ -24,7 +24,7 @@ def losses(
 ) -> None:
     """Show every loss with its parameters, properties and formula."""
     from ..losses import all_losses, parse
-    from ..report.losses import loss_rows, loss_table
+    from ..report.loss_tables import loss_rows, loss_table
 
     chosen = tuple(parse(name) for name in names) if names else all_losses()
     if json:
@@ -34,7 +34,7 @@ def losses(
     else:
         Console().print(loss_table(chosen))
     if plot is not None:
-        from ..report.losses import draw_losses
+        from ..report.loss_tables import draw_losses
 
         draw_losses(chosen, plot)
         typer.echo(f"wrote {plot}", err=True)

@@ -2,8 +2,8 @@
 
 from .cv import LinearClassifierCV
 from .estimator import LinearClassifier
-from .fit import NotConvergedWarning
 from .influence import Influence
+from .minimise import NotConvergedWarning
 from .path import PathFit, fit_pairs, fit_path
 
 __all__ = [

@@ -18,8 +18,8 @@ from ..common.labels import class_weights
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes, weighted_loss
 from .design import Columns, Floats, row_blocks
-from .fit import SolverOptions, minimise, warn_unless_converged
 from .influence import FitTerms, Influence, influence_of
+from .minimise import SolverOptions, minimise, warn_unless_converged
 from .penalties import Penalty
 from .reading import Reading, read_features, read_training
 from .solvers import Minimum

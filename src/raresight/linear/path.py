@@ -13,7 +13,7 @@ from ..common.checks import check_penalty
 from ..losses import Loss
 from .design import Floats
 from .estimator import LinearClassifier
-from .fit import minimise_all, warn_unless_converged
+from .minimise import minimise_all, warn_unless_converged
 from .reading import read_training
 
 __all__ = ["PathFit", "fit_pairs", "fit_path"]

@@ -179,12 +179,12 @@ class Sample:
             part, own = task
             ops = BlockOps()
             sums = [group.zero() for group in own]
-            spaces = [group.space(part) for group in own]
+            scratches = [group.scratch_for(part) for group in own]
             with ops.guard():
                 for rows in part:
-                    for group, space, into in zip(own, spaces, sums):
+                    for group, scratch, into in zip(own, scratches, sums):
                         for piece in group.pieces(rows):
-                            group.add(ops, space, piece, into)
+                            group.add(ops, scratch, piece, into)
             return {index: one for group, into in zip(own, sums) for index, one in zip(group.members, into)}
 
         numbers = design.X.nnz if design.is_sparse else design.n_rows * self.columns.n_features
@@ -220,7 +220,7 @@ def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
     result = np.empty(sample.design.n_rows, dtype=group.kind)
 
     def work(part: list[slice]) -> None:
-        ops, space = BlockOps(), group.space(part).scores
+        ops, space = BlockOps(), group.scratch_for(part).scores
         with ops.guard():
             for rows in part:
                 scores = group.scores(sample.design.block(rows, group.double), slice(0, 1), space)
@@ -237,11 +237,11 @@ def slope_sizes(sample: Sample, loss: Loss, theta: Floats) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Space:
+class _Scratch:
     """Arrays that a thread reuses for every block: fresh memory costs more than the computation in it."""
 
     scores: Any
-    scratch: Any
+    terms: Any
 
 
 class _RequestGroup:
@@ -286,14 +286,14 @@ class _RequestGroup:
         middle = (rows.start + rows.stop) // 2
         return [slice(rows.start, middle), slice(middle, rows.stop)]
 
-    def space(self, blocks: list[slice]) -> _Space:
+    def scratch_for(self, blocks: list[slice]) -> _Scratch:
         """Arrays for one thread, large enough for every block."""
         rows = max(block.stop - block.start for block in blocks)
         at_once = min(len(self.requests), _AT_ONCE) * self.sample.n_scores
-        scratch = 3 + max((plan.size for plan in self.plans if plan is not None), default=0)
-        return _Space(np.empty((at_once, rows), self.kind), np.empty((scratch, rows), self.kind))
+        terms = 3 + max((plan.size for plan in self.plans if plan is not None), default=0)
+        return _Scratch(np.empty((at_once, rows), self.kind), np.empty((terms, rows), self.kind))
 
-    def add(self, ops: BlockOps, space: _Space, rows: slice, into: list[RiskSums]) -> None:
+    def add(self, ops: BlockOps, scratch: _Scratch, rows: slice, into: list[RiskSums]) -> None:
         """Add the sums of a block of rows."""
         sample, k = self.sample, self.sample.n_scores
         block = sample.design.block(rows, self.double)
@@ -302,8 +302,8 @@ class _RequestGroup:
         # Not all of a long path at once: their scores would take more room than the rows.
         for begin in range(0, len(into), _AT_ONCE):
             some = slice(begin, begin + _AT_ONCE)
-            slopes = self.scores(block, some, space.scores)
-            add(ops, block, rows, weight, slopes, space.scratch, some, into[some])
+            slopes = self.scores(block, some, scratch.scores)
+            add(ops, block, rows, weight, slopes, scratch.terms, some, into[some])
             products = (block.T @ slopes.T).T if sample.design.is_sparse else slopes @ block
             totals = slopes.sum(axis=1)
             for i, sums in enumerate(into[some]):
@@ -335,17 +335,17 @@ class _RequestGroup:
         rows: slice,
         weight: Any,
         scores: Any,
-        scratch: Any,
+        space: Any,
         some: slice,
         into: list[RiskSums],
     ) -> None:
         """Add the sums of values and curvatures; the scores become slopes."""
         labels = self.sample.labels[rows].astype(self.kind, copy=False)
-        value, size, bend = scratch[:3, : len(labels)]
+        value, size, bend = space[:3, : len(labels)]
         maps: dict[Any, LabelMap] = {}  # requests of one loss, and all plain ones, share theirs
         for z, request, plan, sums in zip(scores, self.requests[some], self.plans[some], into):
             order = request.order
-            if plan is None or not self._planned(plan, request, labels, maps, (value, z, bend), scratch[3:]):
+            if plan is None or not self._planned(plan, request, labels, maps, (value, z, bend), space[3:]):
                 terms = request.loss._labelled(ops, z, labels, order)
                 value[...] = terms[0]
                 if order == 2:
@@ -384,7 +384,7 @@ class _RequestGroup:
         rows: slice,
         weight: Any,
         scores: Any,
-        scratch: Any,
+        space: Any,
         some: slice,
         into: list[RiskSums],
     ) -> None:

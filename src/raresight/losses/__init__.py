@@ -12,7 +12,7 @@ from .logit_adjusted import LogitAdjusted
 from .margin import MarginLoss
 from .parameters import param
 from .poly import Poly
-from .ranking import PartialAUC, RankingLoss
+from .ranking_loss import PartialAUC, RankingLoss
 from .registry import all_losses, parse, register
 from .squared import Squared
 from .tbl import TBL, NonConvexLossWarning

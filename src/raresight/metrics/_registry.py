@@ -15,7 +15,7 @@ from raresight.common.checks import check_rate
 from raresight.metrics import ranking
 from raresight.metrics._roc_steps import RocSteps
 from raresight.metrics.accuracy import balanced_accuracy, minority_accuracy
-from raresight.metrics.calibration import brier_score, calibration_error, log_loss
+from raresight.metrics.calibration_metrics import brier_score, calibration_error, log_loss
 
 Floats = NDArray[np.float64]
 Metric = str | Callable[..., float]

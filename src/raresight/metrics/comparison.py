@@ -20,7 +20,7 @@ from raresight.metrics._registry import (
     metric_title,
 )
 from raresight.metrics._tail import tail_positions
-from raresight.metrics.calibration import probabilities
+from raresight.metrics.calibration_metrics import probabilities
 from raresight.metrics.delong import Spread, skewed_interval, skewed_p_value
 from raresight.metrics.intervals import (
     DRAWS,

@@ -9,7 +9,7 @@ import numpy as np
 
 from raresight.common.checks import as_vector, check_rate
 from raresight.metrics._inputs import scored
-from raresight.metrics.calibration import calibration_error
+from raresight.metrics.calibration_metrics import calibration_error
 from raresight.metrics.intervals import Interval, interval
 from raresight.metrics.threshold import NoThresholdError, threshold_at_fpr
 

@@ -22,7 +22,7 @@ from raresight.metrics._registry import (
     metric_title,
 )
 from raresight.metrics._roc_steps import RocSteps, steps_of
-from raresight.metrics.calibration import probabilities, squared_error, surprise
+from raresight.metrics.calibration_metrics import probabilities, squared_error, surprise
 from raresight.metrics.delong import auc_spread, end_with_unseen, skewed_interval
 from raresight.metrics.ranking import auc_of
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..losses import Loss, parse
 from ..metrics import interval, roc_points
-from ..metrics.calibration import probabilities
+from ..metrics.calibration_metrics import probabilities
 from ..theory import EmpiricalExperiment, explained_fraction, local_index, statistical_information
 
 __all__ = [

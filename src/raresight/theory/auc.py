@@ -63,7 +63,7 @@ def best_linear_auc(minority: GaussianMixture, majority: GaussianMixture) -> Bes
     """
     check_dimensions(minority, majority)
     centre, root = common_frame(minority, majority)
-    loss = _RankingLoss(minority.in_frame(centre, root), majority.in_frame(centre, root))
+    loss = _AucRisk(minority.in_frame(centre, root), majority.in_frame(centre, root))
     minima = [minimise(loss, start, tolerance=1e-10, goal=1e-14) for start in loss.starts()]
     w = solve(root.T, min(minima, key=lambda minimum: minimum.evaluation.value).point)
     w /= np.linalg.norm(w)
@@ -79,7 +79,7 @@ def _pairs(minority: GaussianMixture, majority: GaussianMixture) -> tuple[Floats
     return weights, shifts, spreads
 
 
-class _RankingLoss:
+class _AucRisk:
     """1 - AUC of a direction, computed without cancellation, with exact derivatives.
 
     It does not depend on |w|, so its Hessian is singular along w; curvature added there leaves

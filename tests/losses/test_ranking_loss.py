@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from raresight.losses.ranking import PartialAUC
+from raresight.losses.ranking_loss import PartialAUC
 from raresight.metrics import partial_auc
 
 
