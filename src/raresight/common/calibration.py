@@ -147,7 +147,7 @@ def held_out_calibrator(log_posterior: Array, codes: Array, weights: Array | Non
         return float(np.average(unlikely, weights=weights) + log_slope**2 / (2 * worth))
 
     # A net that stopped after its first epoch may rank well with log-odds that hardly differ. Their slope is
-    # far above 33, and the prior of log a makes a hill of its own around 0: so it is looked for, not climbed to.
+    # far above 33, and the prior of log a makes a hill of its own around 0: a climb from there would miss it.
     spread = float(relative[:, 1:].std())
     reach = _REACH + max(0.0, -np.log(spread)) if spread > 0 else _REACH
     tried = np.arange(-_REACH, reach + _STEP / 2, _STEP)
