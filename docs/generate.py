@@ -34,13 +34,13 @@ def generated() -> dict[Path, str]:
     return {
         NN / "functional.pyi": _stub(
             "functional.py",
-            "from torch import Tensor\n\nfrom .criterion import Options, Prior\n"
+            "from torch import Tensor\n\nfrom .criterion import LossOptions, Prior\n"
             "from .criterion import loss_with_logits as loss_with_logits",
             [function_source(name, kind, typed=True) for name, kind in named_losses().items()],
         ),
         NN / "modules.pyi": _stub(
             "modules.py",
-            "from .criterion import LossModule as LossModule\nfrom .criterion import Options, Prior\n"
+            "from .criterion import LossModule as LossModule\nfrom .criterion import LossOptions, Prior\n"
             "from .criterion import as_module as as_module",
             [module_source(name, kind, typed=True) for name, kind in named_losses().items()],
         ),

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight.losses import TBL, CrossEntropy, Erf, Focal, Poly, Squared, from_callable
 from raresight.nn import as_module
-from raresight.nn._closed_form import Task, _kernel_row
+from raresight.nn._closed_form import LossTask, _kernel_row
 from raresight.nn.loss_table import LossTable, _runs_in_a_kernel
 
 Tensor = torch.Tensor
@@ -79,14 +79,14 @@ def check_the_kernel_is_used() -> None:
     groups = [(table._groups[0], table._table_0, table._replicas_0)]
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for kind in ("hard", "soft", "classes"):
-            assert _kernel_row(z.to(dtype), Task(TBL(), kind, True)) is not None
+            assert _kernel_row(z.to(dtype), LossTask(TBL(), kind, True)) is not None
         assert _runs_in_a_kernel(z.to(dtype), groups)
-    assert _kernel_row(z, Task(TBL(), "shares", True)) is None
-    assert _kernel_row(z, Task(from_callable(_mine), "hard", True)) is None
-    assert _kernel_row(z[:0], Task(TBL(), "hard", True)) is None
-    assert _kernel_row(torch.zeros(2, 2000, device="cuda"), Task(TBL(), "classes", True)) is None
+    assert _kernel_row(z, LossTask(TBL(), "shares", True)) is None
+    assert _kernel_row(z, LossTask(from_callable(_mine), "hard", True)) is None
+    assert _kernel_row(z[:0], LossTask(TBL(), "hard", True)) is None
+    assert _kernel_row(torch.zeros(2, 2000, device="cuda"), LossTask(TBL(), "classes", True)) is None
     assert not _runs_in_a_kernel(z.double(), groups)
-    assert _kernel_row(z.double(), Task(TBL(), "hard", True)) is None
+    assert _kernel_row(z.double(), LossTask(TBL(), "hard", True)) is None
 
 
 def check_every_binary_loss() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight import nn
 from raresight.losses import TBL, Alpha, CrossEntropy, Erf, Focal, Loss, Poly, Squared
-from raresight.nn._closed_form import Task, _kernel_row
+from raresight.nn._closed_form import LossTask, _kernel_row
 from raresight.nn.kernels import MOST_CLASSES, has_triton, kernel_row
 from raresight.nn.kernels import loss as kernel
 from raresight.nn.loss_table import LossTable
@@ -38,9 +38,9 @@ NAN = float("nan")
 RELATIVE = 1e-5
 
 
-def group_of(loss: Loss, outputs: int = 1) -> kernel.Group:
+def group_of(loss: Loss, outputs: int = 1) -> kernel.KernelGroup:
     row = kernel_row(loss, outputs, torch.device("cpu"))
-    return kernel.Group(row.body, row.is_plain, row.table, None)
+    return kernel.KernelGroup(row.body, row.is_plain, row.table, None)
 
 
 def scores(*shape: int, spread: float = 6.0, seed: int = 1) -> Tensor:
@@ -266,10 +266,12 @@ def test_rescaling_in_place():
     assert torch.equal(short, 4 * before)
 
 
-def groups_of(losses: LossTable) -> list[kernel.Group]:
+def groups_of(losses: LossTable) -> list[kernel.KernelGroup]:
     flat = losses._flat_groups()
     triples = zip(*(flat[i::3] for i in range(3)), strict=True)
-    return [kernel.Group(group.body, group.is_plain, table, replicas) for group, table, replicas in triples]
+    return [
+        kernel.KernelGroup(group.body, group.is_plain, table, replicas) for group, table, replicas in triples
+    ]
 
 
 @pytest.mark.parametrize("weighted", ["", "labels", "rows", "labels and rows"])
@@ -320,4 +322,4 @@ def test_most_classes_fit():
 
 def test_on_the_cpu_the_modules_keep_their_formulas():
     assert has_triton()
-    assert _kernel_row(torch.zeros(3), Task(TBL(), "hard", True)) is None
+    assert _kernel_row(torch.zeros(3), LossTask(TBL(), "hard", True)) is None

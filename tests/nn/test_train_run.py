@@ -31,8 +31,8 @@ from raresight.metrics import (
 )
 from raresight.nn import Recipe, Replicas, ScheduleWarning, TableRows, nets, train
 from raresight.nn.batches import draw_epoch
-from raresight.nn.evaluation import evaluate_replicas
 from raresight.nn.nets import MLP
+from raresight.nn.replica_metrics import evaluate_replicas
 from reproduction.images import Images
 from reproduction.images.imbalance import halves
 from reproduction.images.rows import ImageRows

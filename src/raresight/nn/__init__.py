@@ -10,8 +10,6 @@ from typing import Any
 from ..common.journal import read_journal
 from . import functional
 from .batches import RowSource, TableRows
-from .deferred_reweighting import DeferredReweighting
-from .evaluation import evaluate_replicas
 from .loss_table import LossTable
 from .modules import (
     AlphaLoss,
@@ -28,7 +26,9 @@ from .modules import (
 )
 from .normed_linear import NormedLinear
 from .recipe import Recipe, ScheduleWarning
+from .replica_metrics import evaluate_replicas
 from .replicas import Replicas
+from .schedule import DeferredReweighting
 from .start import start_at_prior_
 from .train import train
 from .training_record import TrainingRecord

@@ -25,7 +25,7 @@ _PIECE = 1 << 17
 
 
 @dataclass(frozen=True)
-class Task:
+class LossTask:
     """What to compute, apart from the tensors.
 
     `labels` says how to read the target: "hard" (0 or 1), "soft" (between them), "look" (decide by
@@ -56,7 +56,7 @@ class ClosedForm(torch.autograd.Function):
         negative: Tensor | None,
         weight: Tensor | None,
         scale: Scale,
-        task: Task,
+        task: LossTask,
     ) -> Tensor:
         wants_gradient = ctx.needs_input_grad[0]
         gradient: Tensor | None
@@ -113,18 +113,18 @@ def _evaluate(
     negative: Tensor | None,
     weight: Tensor | None,
     scale: Scale,
-    task: Task,
+    task: LossTask,
     row: KernelRow | None,
     wants_gradient: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """(losses or their sum, gradient) by the fastest way there is."""
     if row is not None:
-        from .kernels.loss import Group, loss_and_gradient
+        from .kernels.loss import KernelGroup, loss_and_gradient
 
         return loss_and_gradient(
             z,
             y,
-            Group(row.body, row.is_plain, row.table, None),
+            KernelGroup(row.body, row.is_plain, row.table, None),
             classes=task.has_class_axis,
             soft=task.labels == "soft",
             negatives=negative,
@@ -138,7 +138,7 @@ def _evaluate(
     return (_in_pieces if in_pieces else _whole)(z, y, negative, weight, scale, task)
 
 
-def _kernel_row(z: Tensor, task: Task) -> KernelRow | None:
+def _kernel_row(z: Tensor, task: LossTask) -> KernelRow | None:
     """The loss as numbers on the device where the kernel can do the task; None where it cannot."""
     if not z.is_cuda or z.dtype not in SCORE_TYPES or task.labels == "shares" or not has_triton():
         return None
@@ -152,7 +152,7 @@ def _kernel_row(z: Tensor, task: Task) -> KernelRow | None:
 
 
 def _whole(
-    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: Task
+    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: LossTask
 ) -> tuple[Tensor, Tensor]:
     """(losses or their sum, gradient), in float32 or better."""
     value, gradient = _weighted(z, y, negative, weight, task)
@@ -164,7 +164,7 @@ def _whole(
 
 
 def _in_pieces(
-    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: Task
+    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: LossTask
 ) -> tuple[Tensor, Tensor]:
     """The same, a piece of the cache's size at a time."""
     precision = torch.promote_types(z.dtype, torch.float32)
@@ -196,7 +196,7 @@ def _cut(tensor: Tensor | None, piece: slice) -> Any:
     return None if tensor is None else tensor[piece]
 
 
-def _loss_shape(z: Tensor, task: Task) -> list[int]:
+def _loss_shape(z: Tensor, task: LossTask) -> list[int]:
     axis = TorchOps.class_axis(z) if task.has_class_axis else None
     return [n for i, n in enumerate(z.shape) if i != axis]
 
@@ -208,7 +208,7 @@ def _sum(losses: Tensor) -> float:
 
 
 def _weighted(
-    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, task: Task
+    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, task: LossTask
 ) -> tuple[Tensor, Tensor]:
     value, gradient = _terms(z, y, negative, task, 1)
     if weight is None:
@@ -217,7 +217,7 @@ def _weighted(
     return TorchOps.finite(value * weight), TorchOps.finite(gradient * spread)
 
 
-def _terms(z: Tensor, y: Tensor, negative: Tensor | None, task: Task, order: int) -> tuple[Tensor, ...]:
+def _terms(z: Tensor, y: Tensor, negative: Tensor | None, task: LossTask, order: int) -> tuple[Tensor, ...]:
     loss = task.loss
     scores = z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
     if task.labels == "classes":
@@ -264,7 +264,7 @@ def _refuse_unknown(terms: tuple[Tensor, ...], f: Tensor, y: Tensor) -> tuple[Te
 
 
 def _differentiable(
-    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: Task
+    z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: LossTask
 ) -> Tensor:
     if task.has_class_axis:
         gradient: Tensor = ClassGradient.apply(z, y, task)  # type: ignore[no-untyped-call]
@@ -279,7 +279,7 @@ class ElementGradient(torch.autograd.Function):
     """The elementwise gradient, whose own derivative is the closed-form second derivative."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, y: Tensor, negative: Tensor | None, task: Task) -> Tensor:
+    def forward(ctx: Any, z: Tensor, y: Tensor, negative: Tensor | None, task: LossTask) -> Tensor:
         _, gradient, bend = _terms(z, y, negative, task, 2)
         ctx.save_for_backward(bend)
         return gradient
@@ -295,7 +295,7 @@ class ClassGradient(torch.autograd.Function):
     """The gradient by class logits, whose own derivative is the Hessian times a vector."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, y: Tensor, task: Task) -> Tensor:
+    def forward(ctx: Any, z: Tensor, y: Tensor, task: LossTask) -> Tensor:
         ctx.save_for_backward(z, y)
         ctx.task = task
         return _terms(z, y, None, task, 1)[1]

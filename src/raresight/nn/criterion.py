@@ -17,11 +17,11 @@ from ..losses import Loss, parse
 from ..losses._inputs import locate
 from ..losses.contract import ComposedLoss
 from ..losses.registry import loss_kinds
-from ._closed_form import ClosedForm, Scale, Task
+from ._closed_form import ClosedForm, LossTask, Scale
 
 __all__ = [
     "LossModule",
-    "Options",
+    "LossOptions",
     "Prior",
     "as_module",
     "can_look",
@@ -37,7 +37,7 @@ Tensor = torch.Tensor
 Prior = float | Sequence[float] | None
 
 
-class Options(TypedDict, total=False):
+class LossOptions(TypedDict, total=False):
     """The options that every loss function and module takes; see `loss_with_logits`."""
 
     weight: Tensor | None
@@ -128,7 +128,7 @@ def _finish(
     reduction: str,
 ) -> Tensor:
     scale = 1 / count if reduction == "mean" else 1.0
-    task = Task(loss, labels, reduction != "none")
+    task = LossTask(loss, labels, reduction != "none")
     if not torch.is_grad_enabled():
         input = input.detach()  # or an autograd function takes its gradient to be wanted
     result: Tensor = ClosedForm.apply(  # type: ignore[no-untyped-call]
@@ -356,7 +356,7 @@ def _as_weight(weight: Tensor | None) -> Tensor | None:
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
-def as_module(loss: Loss | str, **options: Unpack[Options]) -> LossModule:
+def as_module(loss: Loss | str, **options: Unpack[LossOptions]) -> LossModule:
     """Any loss, or its text, as a module.
 
     Options: `weight`, `pos_weight`, `reduction`, `ignore_index`, `label_smoothing`, `soft_targets`,
@@ -443,7 +443,7 @@ def _parameters(kind: type[Loss], first: list[str], typed: bool) -> str:
         )
     tau = None if "tau" in inspect.signature(kind).parameters else 1.0
     by_name += [written("prior", "Prior", None), written("tau", "float" if tau else "float | None", tau)]
-    options = "**options: Unpack[Options]" if typed else "**options"
+    options = "**options: Unpack[LossOptions]" if typed else "**options"
     return ", ".join([*leading, *by_place, "*", *by_name, options])
 
 

@@ -5,17 +5,17 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from .criterion import Options, Prior
+from .criterion import LossOptions, Prior
 from .criterion import loss_with_logits as loss_with_logits
 
 def ce_loss(
-    input: Tensor, target: Tensor, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
+    input: Tensor, target: Tensor, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[LossOptions]
 ) -> Tensor: ...
 def squared_loss(
-    input: Tensor, target: Tensor, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
+    input: Tensor, target: Tensor, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[LossOptions]
 ) -> Tensor: ...
 def erf_loss(
-    input: Tensor, target: Tensor, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
+    input: Tensor, target: Tensor, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[LossOptions]
 ) -> Tensor: ...
 def focal_loss(
     input: Tensor,
@@ -24,7 +24,7 @@ def focal_loss(
     *,
     prior: Prior = None,
     tau: float = 1.0,
-    **options: Unpack[Options],
+    **options: Unpack[LossOptions],
 ) -> Tensor: ...
 def poly_loss(
     input: Tensor,
@@ -33,7 +33,7 @@ def poly_loss(
     *,
     prior: Prior = None,
     tau: float = 1.0,
-    **options: Unpack[Options],
+    **options: Unpack[LossOptions],
 ) -> Tensor: ...
 def alpha_loss(
     input: Tensor,
@@ -42,7 +42,7 @@ def alpha_loss(
     *,
     prior: Prior = None,
     tau: float = 1.0,
-    **options: Unpack[Options],
+    **options: Unpack[LossOptions],
 ) -> Tensor: ...
 def tbl_loss(
     input: Tensor,
@@ -52,7 +52,7 @@ def tbl_loss(
     *,
     prior: Prior = None,
     tau: float = 1.0,
-    **options: Unpack[Options],
+    **options: Unpack[LossOptions],
 ) -> Tensor: ...
 def vs_loss(
     input: Tensor,
@@ -66,7 +66,7 @@ def vs_loss(
     gamma: float = 0.2,
     prior: Prior = None,
     tau: float | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[LossOptions],
 ) -> Tensor: ...
 def ldam_loss(
     input: Tensor,
@@ -77,6 +77,6 @@ def ldam_loss(
     *,
     prior: Prior = None,
     tau: float = 1.0,
-    **options: Unpack[Options],
+    **options: Unpack[LossOptions],
 ) -> Tensor: ...
 def __getattr__(name: str) -> Any: ...

@@ -63,7 +63,7 @@ class LossTable(torch.nn.Module):
         forms = [loss.normal_form(outputs) for loss in self.losses]
         members = _by_phi(forms)
         self._alone = tuple(place for place, form in enumerate(forms) if form is None)
-        self._groups = tuple(_Group.of([forms[place] for place in places]) for places in members)
+        self._groups = tuple(_PhiGroup.of([forms[place] for place in places]) for places in members)
         for i, places in enumerate(members):
             rows = torch.tensor([packed(_known(forms[place])) for place in places], dtype=torch.float64)
             self.register_buffer(f"_table_{i}", rows, persistent=False)
@@ -248,7 +248,7 @@ def _known(form: NormalForm | None) -> NormalForm:
 
 
 @dataclass(frozen=True)
-class _Group:
+class _PhiGroup:
     """Losses of one phi.
 
     Attributes:
@@ -267,12 +267,12 @@ class _Group:
     body: int | None
 
     @staticmethod
-    def of(forms: Sequence[NormalForm | None]) -> _Group:
+    def of(forms: Sequence[NormalForm | None]) -> _PhiGroup:
         known = [_known(form) for form in forms]
         columns = zip(*(form.numbers for form in known))
         shared = tuple(column[0] if len(set(column)) == 1 else None for column in columns)
         first, is_plain = known[0], all(form.is_plain for form in known)
-        return _Group(first.phi, shared, first.counts_spread, is_plain, body_of(first))
+        return _PhiGroup(first.phi, shared, first.counts_spread, is_plain, body_of(first))
 
     def terms(self, table: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
         """phi and phi' of margins (rows, n, ...) by a table in their precision."""
@@ -307,9 +307,11 @@ class StackLosses(torch.autograd.Function):
     ) -> Tensor:
         groups = tuple(zip(*(flat_groups[i::3] for i in range(3)), strict=True))
         if _runs_in_a_kernel(scores, groups):
-            from .kernels.loss import Group, stack_losses
+            from .kernels.loss import KernelGroup, stack_losses
 
-            rows = [Group(group.body, group.is_plain, table, replicas) for group, table, replicas in groups]
+            rows = [
+                KernelGroup(group.body, group.is_plain, table, replicas) for group, table, replicas in groups
+            ]
             values, gradient = stack_losses(scores, labels, rows, weights, row_weights, complete=not alone)
         else:
             values, gradient = _in_torch(scores, labels, weights, row_weights, back, alone, groups)
@@ -370,7 +372,7 @@ def _in_torch(
 
 
 def _binary_terms(
-    group: _Group, table: Tensor, z: Tensor, y: Tensor, label_weights: Tensor | None
+    group: _PhiGroup, table: Tensor, z: Tensor, y: Tensor, label_weights: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Losses and slopes (rows, n) of scores (rows, n)."""
     scales, shifts, _, weights = table[:, -8:].reshape(-1, 4, 2).unbind(1)
@@ -389,7 +391,7 @@ def _binary_terms(
 
 
 def _class_terms(
-    group: _Group, table: Tensor, f: Tensor, y: Tensor, label_weights: Tensor | None
+    group: _PhiGroup, table: Tensor, f: Tensor, y: Tensor, label_weights: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Losses (rows, n) and gradients (rows, n, classes) of logits (rows, n, classes)."""
     classes = f.shape[2]

@@ -4,31 +4,31 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from .criterion import LossModule as LossModule
-from .criterion import Options, Prior
+from .criterion import LossOptions, Prior
 from .criterion import as_module as as_module
 
 class CELoss(LossModule):
-    def __init__(self, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]) -> None: ...
+    def __init__(self, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[LossOptions]) -> None: ...
 
 class SquaredLoss(LossModule):
-    def __init__(self, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]) -> None: ...
+    def __init__(self, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[LossOptions]) -> None: ...
 
 class ErfLoss(LossModule):
-    def __init__(self, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]) -> None: ...
+    def __init__(self, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[LossOptions]) -> None: ...
 
 class FocalLoss(LossModule):
     def __init__(
-        self, gamma: float = 2.0, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
+        self, gamma: float = 2.0, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[LossOptions]
     ) -> None: ...
 
 class PolyLoss(LossModule):
     def __init__(
-        self, epsilon: float = 1.0, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
+        self, epsilon: float = 1.0, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[LossOptions]
     ) -> None: ...
 
 class AlphaLoss(LossModule):
     def __init__(
-        self, alpha: float = 0.8, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
+        self, alpha: float = 0.8, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[LossOptions]
     ) -> None: ...
 
 class TBLLoss(LossModule):
@@ -39,7 +39,7 @@ class TBLLoss(LossModule):
         *,
         prior: Prior = None,
         tau: float = 1.0,
-        **options: Unpack[Options],
+        **options: Unpack[LossOptions],
     ) -> None: ...
 
 class VSLoss(LossModule):
@@ -54,7 +54,7 @@ class VSLoss(LossModule):
         gamma: float = 0.2,
         prior: Prior = None,
         tau: float | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[LossOptions],
     ) -> None: ...
 
 class LDAMLoss(LossModule):
@@ -66,7 +66,7 @@ class LDAMLoss(LossModule):
         *,
         prior: Prior = None,
         tau: float = 1.0,
-        **options: Unpack[Options],
+        **options: Unpack[LossOptions],
     ) -> None: ...
 
 def __getattr__(name: str) -> Any: ...

@@ -147,7 +147,7 @@ class StackOptimiser:
 
     def _sgd_by_kernel(self, gradient: Tensor, factor: Tensor, rate: Tensor, alive: Tensor) -> None:
         """The same in one pass over the weights instead of five."""
-        from .kernels.descent import sgd_step
+        from .kernels.sgd import sgd_step
 
         sgd_step(
             self.weights,

@@ -22,8 +22,8 @@ from ..losses import Loss, parse
 from .batches import RowSource, as_source
 from .best_weights import BestWeights
 from .checkpoint import TrainingFolder
-from .evaluation import check_evaluation, default_metric, evaluate_replicas
 from .recipe import Recipe, ScheduleWarning
+from .replica_metrics import check_evaluation, default_metric, evaluate_replicas
 from .replicas import Replicas
 from .schedule import deferred_replicas, learning_rates
 from .training_loop import Failure, TrainingLoop, training_session

@@ -16,14 +16,14 @@ from .loss_passes import binary_pass, class_pass, rescale_pass
 
 Tensor = torch.Tensor
 
-__all__ = ["Group", "loss_and_gradient", "rescale_", "stack_losses"]
+__all__ = ["KernelGroup", "loss_and_gradient", "rescale_", "stack_losses"]
 
 _LONG = 1 << 22
 _LARGEST = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True)
-class Group:
+class KernelGroup:
     """Losses with one body of phi: their numbers, one row each, and their replicas (None: all).
 
     `is_plain`: each of them is phi(z) for a positive and phi(-z) for a negative; see `NormalForm.is_plain`.
@@ -38,7 +38,7 @@ class Group:
 def loss_and_gradient(
     scores: Tensor,
     labels: Tensor,
-    group: Group,
+    group: KernelGroup,
     *,
     classes: bool = False,
     soft: bool = False,
@@ -68,7 +68,7 @@ def loss_and_gradient(
 def stack_losses(
     scores: Tensor,
     labels: Tensor,
-    groups: Sequence[Group],
+    groups: Sequence[KernelGroup],
     label_weights: Tensor | None = None,
     row_weights: Tensor | None = None,
     *,
@@ -146,7 +146,7 @@ def _launch(
     shape: _Shape,
     scores: Tensor,
     labels: Tensor,
-    group: Group,
+    group: KernelGroup,
     gradient: Tensor | None,
     results: Tensor,
     *,

@@ -1,5 +1,8 @@
-"""SGD with momentum for K models in one pass: a Triton kernel, and importing this imports Triton."""
+"""SGD with momentum for K models in one pass, as a Triton kernel."""
 
+# Apart from `optimiser`, which imports it on a GPU alone: `@triton.jit` needs Triton when a module is
+# imported, and PyTorch's builds for the CPU come without it.
+#
 # Triton's language has names of its own for types and mutable "constants", and is not typed.
 # mypy: ignore-errors
 
