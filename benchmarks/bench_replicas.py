@@ -27,8 +27,9 @@ import torch
 
 from machine import describe, write_rows
 from plain_resnet import training_step
-from raresight.nn import Recipe, Replicas
+from raresight.nn import Replicas
 from raresight.nn.step import TrainingStep, record_graph
+from reproduction.experiments.stack import image_recipe
 from reproduction.images.rows import ImageRows
 from reproduction.resnet import resnet as resnet_module
 from reproduction.resnet import resnet_cifar
@@ -81,7 +82,7 @@ def stacked(depth: int, replicas: int, *, way: str) -> float:
     try:
         losses = [LOSSES[k % len(LOSSES)] for k in range(replicas)]
         stack = Replicas(partial(resnet_cifar, depth), losses).to("cuda", torch.float32)
-        step = TrainingStep(stack, random_rows(), Recipe.images(precision="bf16", clip=10.0), (19_800, 200))
+        step = TrainingStep(stack, random_rows(), image_recipe(precision="bf16", clip=10.0), (19_800, 200))
         step.run_epoch(0)
         return timed(lambda: step.run_epoch(1)) / step.steps / replicas
     finally:

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from machine import write_rows
-from raresight.nn import Recipe, Replicas, TrainingRecord, train
+from raresight.nn import Replicas, TrainingRecord, train
+from reproduction.experiments.stack import image_recipe
 from reproduction.images import read_cifar10
 from reproduction.images.imbalance import halves
 from reproduction.images.rows import ImageRows
@@ -46,7 +47,7 @@ def main() -> None:
     replicas = Replicas(
         partial(resnet_cifar, 32), [loss for loss, _, _ in trials], [seed for _, _, seed in trials]
     )
-    recipe = Recipe.images(
+    recipe = image_recipe(
         epochs=chosen.epochs,
         decay_epochs=(),
         precision="bf16",

@@ -43,9 +43,7 @@ def measure(epochs: int) -> tuple[dict[str, np.ndarray], float]:
     learnt, judged = rows()
     losses = [TBL(alpha, C) for alpha in ALPHAS for C in CS]
     nets = Replicas.grid(partial(MLP, learnt.row_numbers, hidden=(64, 64)), losses, SEEDS)
-    recipe = Recipe.tables(
-        epochs=epochs, batch=256, warmup_epochs=1, start_at_prior=True, evaluate_every=epochs
-    )
+    recipe = Recipe(epochs=epochs, batch=256, warmup_epochs=1, start_at_prior=True, evaluate_every=epochs)
     training = train(nets, learnt, recipe, evaluation=judged, progress=False)
     for report in training.frozen.values():
         print(report)

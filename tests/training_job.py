@@ -11,7 +11,7 @@ from raresight.nn import Recipe, Replicas, train
 from raresight.nn.nets import MLP
 
 LOSSES = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "focal(gamma=2.0)", "alpha(alpha=0.8)"]
-RECIPE = Recipe(epochs=60, batch=32, lr=0.05, warmup_epochs=5, decay_epochs=(40,), clip=2.0)
+RECIPE = Recipe(epochs=60, batch=32, optimiser="sgd", lr=0.05, warmup_epochs=5, decay_epochs=(40,), clip=2.0)
 
 
 def make_data(rows=320):

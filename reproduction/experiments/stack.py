@@ -146,7 +146,6 @@ def task_rows(images: ImageSet, trial: NetTrial) -> TaskRows:
 
 # ---- The stack ---------------------------------------------------------------------------------------------
 
-# The paper's schedule, of 250 epochs: shorter trainings have the same shares.
 _WARMUP = 10
 # Their gradients have no bound; see `DEFAULT_CLIP`.
 _STEEP = ("alpha+LA", "TBL", "TBL+LA")
@@ -154,6 +153,24 @@ _STEEP = ("alpha+LA", "TBL", "TBL+LA")
 CHECKPOINT_SECONDS = 60.0
 REMOVED = ".removed"
 """How the name of a folder ends while it is removed."""
+
+
+def image_recipe(**changes: Any) -> Recipe:
+    """Return the paper's recipe for CIFAR; its learning rate for Tiny ImageNet is 0.01.
+
+    Example:
+        >>> image_recipe(lr=0.01).decay_epochs
+        (160, 180)
+    """
+    paper: dict[str, Any] = {
+        "epochs": PAPER_EPOCHS,
+        "optimiser": "sgd",
+        "lr": 0.002,
+        "warmup_epochs": _WARMUP,
+        "decay_epochs": DECAYS,
+        "drw_epoch": DECAYS[0],
+    }
+    return Recipe(**{**paper, **changes})
 
 
 def recipe_of(trials: Sequence[NetTrial], precision: str = "float32") -> Recipe:
@@ -168,9 +185,10 @@ def recipe_of(trials: Sequence[NetTrial], precision: str = "float32") -> Recipe:
     epochs = trials[0].epochs
     if trials[0].role == "anchor":
         return _anchor_recipe(trials, precision)
+    # A shorter training has the same shares of warm-up and decay.
     scale = epochs / PAPER_EPOCHS
     decays = tuple(round(start * scale) for start in DECAYS)
-    return Recipe.images(
+    return image_recipe(
         epochs=epochs,
         lr=tuple(trial.lr for trial in trials),
         warmup_epochs=_WARMUP * scale,
@@ -192,7 +210,7 @@ def _anchor_recipe(trials: Sequence[NetTrial], precision: str) -> Recipe:
     """
     epochs = trials[0].epochs
     decays = (round(0.8 * epochs), round(0.9 * epochs))
-    return Recipe.images(
+    return image_recipe(
         epochs=epochs,
         lr=tuple(trial.lr for trial in trials),
         weight_decay=2e-4,

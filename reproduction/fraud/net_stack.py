@@ -91,7 +91,7 @@ class NetSetup:
         )
 
     def recipe(self) -> Recipe:
-        return Recipe.tables(
+        return Recipe(
             epochs=self.epochs,
             batch=self.batch,
             lr=self.learning_rate,

@@ -26,7 +26,7 @@ def training_rows(X, y):
 def trained(epochs, judge=None, patience=100):
     X, y = ring_table(300)
     replicas = Replicas(partial(MLP, 3, hidden=(8,)), ["crossentropy", "tbl"])
-    recipe = Recipe.tables(epochs=epochs, batch=64, warmup_epochs=1)
+    recipe = Recipe(epochs=epochs, batch=64, warmup_epochs=1)
     done = train_nets(replicas, training_rows(X, y), recipe, judge=judge, patience=patience)
     return replicas, done
 
@@ -75,7 +75,7 @@ def test_a_frozen_net_is_not_waited_for():
             replicas.net.head.bias[0] = torch.nan if len(seen) == 1 else 0.0
         return merits
 
-    recipe = Recipe.tables(epochs=30, batch=64, warmup_epochs=1)
+    recipe = Recipe(epochs=30, batch=64, warmup_epochs=1)
     done = train_nets(replicas, training_rows(X, y), recipe, judge=judge, patience=3)
     assert seen[1:3] == [[False, False], [True, False]]
     assert done.epochs < 8

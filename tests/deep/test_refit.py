@@ -99,7 +99,7 @@ def test_columns_are_coded_by_all_rows_in_the_end():
 def test_a_net_that_fails_keeps_the_weights_of_before():
     plan = plan_net("mlp", {"width": 4}, {}, features=3, outputs=1)
     rows = CodedRows(X.astype(np.float32), Y.astype(np.int64), None, np.bincount(Y) / len(Y))
-    recipe = Recipe.tables(epochs=9, batch=100, lr=(1e30, 1e-3), warmup_epochs=1)
+    recipe = Recipe(epochs=9, batch=100, lr=(1e30, 1e-3), warmup_epochs=1)
     loss, options = parse("crossentropy"), {"average_epochs": 1.0, "device": "cpu"}
     with pytest.warns(DivergedWarning, match="not finite in epoch 1, frozen with its last sound weights"):
         nets = refit_nets(plan, loss, [5, 6], rows, recipe, [3, 3], **options)

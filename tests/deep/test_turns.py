@@ -49,7 +49,7 @@ def judged_by_others(loss, weights, epochs, with_slope, average_epochs=2.0):
         replicas = new_replicas(plan, [loss], seeds, shares, "cpu")
         batch = _batch(int((~out).sum()), 600 // BATCH, 2)
         common = {"weight_decay": 1e-3, "warmup_epochs": 1.0, "decay_epochs": ()}
-        recipe = Recipe.tables(epochs=epochs, batch=batch, lr=RATE, **common)
+        recipe = Recipe(epochs=epochs, batch=batch, lr=RATE, **common)
         own = None if weights is None else weights[~out]
         rows = CodedRows(inputs[~out], codes[~out], own, shares)
         train_nets(replicas, rows, recipe, average_epochs=average_epochs)
@@ -205,7 +205,7 @@ def test_parts_of_small_nets_are_trained_as_one(net, width, lengths, batch, toge
     codes, shares = np.zeros(count, np.int64), np.array([0.5, 0.5])
     rows = CodedRows(np.zeros((count, 3), np.float32), codes, None, shares)
     plan = plan_net(net, {"width": width}, {}, features=3, outputs=1)
-    found = _stacks(plan, 2, rows, Recipe.tables(batch=batch), parts, "cpu")
+    found = _stacks(plan, 2, rows, Recipe(batch=batch), parts, "cpu")
     assert sorted(len(own) for _, own in found) == together
     inside = [one for _, own in found for one in own]
     assert np.array_equal(np.sum(inside, axis=0), np.ones(count))

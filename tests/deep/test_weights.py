@@ -27,7 +27,7 @@ def test_full_batches_with_weights_are_those_of_repeated_rows(classes):
         replicas = Replicas(net, ["crossentropy"] * 2)
         replicas.to("cpu", torch.float64)
         rows = CodedRows(inputs, codes, weights, np.full(classes, 1 / classes))
-        train_nets(replicas, rows, Recipe.tables(epochs=30, batch=500, lr=0.01))
+        train_nets(replicas, rows, Recipe(epochs=30, batch=500, lr=0.01))
         stacks.append(torch.cat([weight.flatten() for weight in replicas.net.parameters()]))
     torch.testing.assert_close(stacks[0], stacks[1], rtol=1e-5, atol=1e-6)
 

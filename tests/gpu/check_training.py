@@ -28,7 +28,7 @@ TABLE = TableRows(X, Y)
 image_rows = partial(ImageRows, PIXELS, mean=(0.4,) * 3, std=(0.25,) * 3)
 IMAGES = image_rows(Y)
 
-RECIPE = Recipe(epochs=3, batch=128, lr=0.02, warmup_epochs=1, decay_epochs=(2,), clip=5.0, drw_epoch=None)
+RECIPE = Recipe(epochs=3, optimiser="sgd", lr=0.02, warmup_epochs=1, decay_epochs=(2,))
 MLP_NET = partial(MLP, 6, hidden=(32, 32), batch_norm=True)
 TABNET = partial(TabNet, 6, ghost_batch=64)
 RESNET = partial(resnet_cifar, 32)

@@ -11,7 +11,7 @@ from raresight.nn import Recipe, Replicas, RowSource, train
 from raresight.nn.nets import BatchNorm, Linear, ReplicaNet, make_head
 
 LOSSES = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "ldam(class_counts=(80,20))"]
-RECIPE = Recipe.tables(epochs=3, batch=16, lr=0.02, warmup_epochs=1, precision="float64")
+RECIPE = Recipe(epochs=3, batch=16, lr=0.02, warmup_epochs=1, precision="float64")
 
 
 class Squares(ReplicaNet):

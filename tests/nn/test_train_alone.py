@@ -44,8 +44,8 @@ SEEDS = [11, 5, 11, 902]  # two replicas share their batches
 
 
 def recipe_of(**changes):
-    options = {"epochs": EPOCHS, "batch": BATCH, "lr": 0.005, "warmup_epochs": 1, "precision": "float64"}
-    return Recipe(**{**options, "decay_epochs": (3,), **changes})
+    options = {"epochs": EPOCHS, "batch": BATCH, "optimiser": "sgd", "lr": 0.005, "precision": "float64"}
+    return Recipe(**{**options, "warmup_epochs": 1, "decay_epochs": (3,), **changes})
 
 
 def trained_alone(replicas, k, source, recipe, weights_of=None):

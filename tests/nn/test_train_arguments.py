@@ -19,7 +19,7 @@ from reproduction.resnet import resnet_cifar
 
 torch.set_num_threads(1)
 
-RECIPE = Recipe.tables(epochs=1, batch=32, warmup_epochs=0)
+RECIPE = Recipe(epochs=1, batch=32, warmup_epochs=0)
 NET = partial(MLP, 4, hidden=(8,), batch_norm=True)
 
 
@@ -64,7 +64,7 @@ def test_a_report_says_that_weights_are_spoilt():
     X = random.normal(size=(400, 4)) + y[:, None]
     net = partial(MLP, 4, hidden=(8, 8))
     replicas = Replicas(net, ["crossentropy", "focal(gamma=2.0)", "crossentropy"], (0, 5, 0))
-    recipe = Recipe(epochs=1, batch=32, lr=(0.01, 1e3, 1e9), warmup_epochs=0, drw_epoch=None, clip=None)
+    recipe = Recipe(epochs=1, batch=32, optimiser="sgd", lr=(0.01, 1e3, 1e9), warmup_epochs=0, clip=None)
     result = train(replicas, (X, y), recipe, progress=False)
     is_sound = [all(weight[k].isfinite().all() for weight in replicas.net.parameters()) for k in range(3)]
     assert is_sound == [True, False, True]

@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(0)
 Y = (np.arange(200) % 5 == 0).astype(int)
 X = RANDOM.normal(size=(200, 3)) + Y[:, None]
 ROWS = TableRows(X, Y)
-RECIPE = Recipe.tables(epochs=3, batch=50, lr=0.01, warmup_epochs=1, precision="float64")
+RECIPE = Recipe(epochs=3, batch=50, lr=0.01, warmup_epochs=1, precision="float64")
 NETS = {
     "mlp": partial(MLP, 3, hidden=(8,)),
     "batch norm": partial(MLP, 3, hidden=(8,), batch_norm=True),

@@ -20,7 +20,7 @@ torch.set_num_threads(1)
 LOSSES = ["crossentropy", "tbl(alpha=0.7,C=0.5)", "focal(gamma=2.0)", "crossentropy"]
 SEEDS = (0, 1, 2, 3)
 # Wide nets on few rows of noise: they overfit, so that the best epoch is seldom the last.
-RECIPE = Recipe.tables(epochs=12, batch=32, lr=0.03, warmup_epochs=1)
+RECIPE = Recipe(epochs=12, batch=32, lr=0.03, warmup_epochs=1)
 
 
 def rows_of(count, seed):
@@ -151,7 +151,7 @@ def test_statistics_of_images_are_kept_as_well():
     random = np.random.default_rng(0)
     images = random.integers(0, 256, size=(48, 3, 8, 8), dtype=np.uint8)
     rows = ImageRows(images, np.arange(48) % 4 == 0, mean=(0.5,) * 3, std=(0.25,) * 3)
-    recipe = Recipe.images(epochs=4, batch=16, lr=0.05, warmup_epochs=0, decay_epochs=(), drw_epoch=None)
+    recipe = Recipe(epochs=4, batch=16, optimiser="sgd", lr=0.05, warmup_epochs=0)
 
     def run(epochs, **options):
         replicas = Replicas(partial(resnet_cifar, 8, width=4), LOSSES[:2], (0, 1))

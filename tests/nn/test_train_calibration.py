@@ -27,7 +27,7 @@ def rows_of(count=20_000):
 
 def recipe_of(**changes):
     options = {"epochs": 12, "batch": 2000, "lr": 0.05, "warmup_epochs": 0, "start_at_prior": True}
-    return Recipe.tables(**{**options, **changes})
+    return Recipe(**{**options, **changes})
 
 
 @pytest.mark.parametrize("changes", [{}, DRW], ids=["plain", "reweighted"])

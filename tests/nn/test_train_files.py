@@ -15,7 +15,7 @@ from raresight.nn.nets import MLP
 
 torch.set_num_threads(1)
 
-RECIPE = Recipe(epochs=2, batch=32, lr=0.1, warmup_epochs=1, decay_epochs=(), drw_epoch=None)
+RECIPE = Recipe(epochs=2, batch=32, optimiser="sgd", lr=0.1, warmup_epochs=1)
 Y = (np.arange(64) % 4 == 0).astype(int)
 X = np.random.default_rng(0).normal(size=(64, 3)) + Y[:, None]
 

@@ -32,7 +32,7 @@ LOSSES = ["crossentropy", "alpha(alpha=0.3)", "tbl(alpha=0.8,C=0.5)"]
 
 def recipe_of(*, explodes, **changes):
     rates = (0.01, 1e30 if explodes else 0.01, 0.01)
-    options = {"epochs": 4, "batch": 32, "lr": rates, "warmup_epochs": 0, "decay_epochs": (), "clip": None}
+    options = {"epochs": 4, "batch": 32, "optimiser": "sgd", "lr": rates, "warmup_epochs": 0, "clip": None}
     return Recipe(**{**options, **changes})
 
 
@@ -103,7 +103,7 @@ def test_a_gradient_whose_square_overflows_is_clipped(size):
     replicas = Replicas(partial(MLP, 1, hidden=()), ["crossentropy"])
     with torch.no_grad():
         replicas.net.head.weight.zero_()
-    recipe = Recipe(epochs=1, batch=64, lr=0.1, warmup_epochs=0, weight_decay=0.0, clip=3.0)
+    recipe = Recipe(epochs=1, batch=64, optimiser="sgd", lr=0.1, warmup_epochs=0, weight_decay=0.0, clip=3.0)
     result = train(replicas, (X, np.arange(64) < 60), recipe, progress=False)
     assert not result.frozen
     assert replicas.net.head.weight.item() == pytest.approx(0.1 * 3.0, rel=1e-5)

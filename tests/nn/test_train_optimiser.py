@@ -23,8 +23,8 @@ def stacks(seed):
 @pytest.mark.parametrize(
     "recipe",
     [
-        Recipe(momentum=0.9, weight_decay=0.01),
-        Recipe(momentum=0.0, weight_decay=0.0),
+        Recipe(optimiser="sgd", momentum=0.9, weight_decay=0.01),
+        Recipe(optimiser="sgd", momentum=0.0, weight_decay=0.0),
         Recipe(optimiser="adamw", weight_decay=0.02),
         Recipe(optimiser="adamw", betas=(0.5, 0.7), epsilon=1e-3, weight_decay=0.0),
     ],
@@ -100,7 +100,7 @@ def test_clipping_shortens_only_what_is_too_long():
 
 
 def test_gradients_are_multiplied_by_their_factors():
-    recipes = (Recipe(), Recipe(optimiser="adamw"))
+    recipes = (Recipe(optimiser="sgd"), Recipe(optimiser="adamw"))
     for recipe in recipes:
         moved = []
         for factor in (None, torch.tensor([0.5, 1.0, 0.25], dtype=torch.float64)):
@@ -124,7 +124,8 @@ def test_the_kernel_moves_as_the_operations_do(monkeypatch):
     results = []
     for by_kernel in (False, True):
         monkeypatch.setattr(optimiser_module, "_has_kernel", lambda weights, use=by_kernel: use)
-        optimiser = StackOptimiser([torch.nn.Parameter(start.clone())], 3, Recipe(weight_decay=0.01))
+        recipe = Recipe(optimiser="sgd", weight_decay=0.01)
+        optimiser = StackOptimiser([torch.nn.Parameter(start.clone())], 3, recipe)
         optimiser.slots["momentum"].copy_(momentum)
         optimiser.step(gradient.clone(), rates, alive, torch.tensor(1), torch.tensor([0.5, 1.0, 0.25]))
         results.append((optimiser.weights, optimiser.slots["momentum"]))
@@ -135,7 +136,7 @@ def test_the_kernel_moves_as_the_operations_do(monkeypatch):
 
 
 def test_learning_rates_rise_and_fall():
-    recipe = Recipe(epochs=250, lr=0.002)
+    recipe = Recipe(epochs=250, lr=0.002, warmup_epochs=10, decay_epochs=(160, 180))
     table = torch.cat([learning_rates(recipe, 1, epoch, 4) for epoch in range(250)]).flatten()
     torch.testing.assert_close(table[:40], 0.002 * torch.arange(1, 41, dtype=torch.float64) / 40)
     assert set(table[40:640].tolist()) == {0.002}

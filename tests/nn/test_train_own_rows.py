@@ -19,7 +19,7 @@ Y = (RANDOM.random(90) < 0.3).astype(np.int64)
 WEIGHTS = np.exp(RANDOM.normal(size=90))
 # Of different lengths, one row in both, and in no order.
 ROWS = (torch.from_numpy(RANDOM.permutation(90)[:50]), torch.from_numpy(RANDOM.permutation(90)[:53]))
-RECIPE = Recipe.tables(epochs=3, batch=16, lr=0.05, precision="float64")
+RECIPE = Recipe(epochs=3, batch=16, lr=0.05, precision="float64")
 
 
 def trained(losses, seeds, source, rows_of=None, epochs=3):

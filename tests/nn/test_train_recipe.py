@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from raresight.nn import Recipe
+from reproduction.experiments.stack import image_recipe
 
 
 def test_the_papers_recipes():
-    images, tables = Recipe.images(), Recipe.tables()
+    images, tables = image_recipe(), Recipe()
     assert (images.optimiser, images.lr, images.momentum, images.weight_decay) == ("sgd", 0.002, 0.9, 2.5e-4)
     assert (images.epochs, images.batch, images.warmup_epochs, images.drw_epoch) == (250, 128, 10, 160)
     assert images.decay_epochs == (160, 180)
@@ -22,8 +23,15 @@ def test_the_papers_recipes():
     "recipe",
     [
         Recipe(),
-        Recipe.tables(lr=[0.1, 0.2], clip=[None, 3.0], deferred=[True, False], drw_epoch=3),
-        Recipe(best_by="recall_0.01", fprs=[0.01], clip=2.0, precision="bf16"),
+        Recipe(lr=[0.1, 0.2], clip=[None, 3.0], deferred=[True, False], drw_epoch=3),
+        Recipe(
+            optimiser="sgd",
+            decay_epochs=[160, 180],
+            best_by="recall_0.01",
+            fprs=[0.01],
+            clip=2.0,
+            precision="bf16",
+        ),
     ],
 )
 def test_goes_through_json(recipe):
@@ -72,7 +80,7 @@ def test_refuses_what_is_no_number():
             Recipe(**{name: value})
     for value in (True, (1, 0), "yes"):
         with pytest.raises(TypeError, match="deferred must be None or a sequence of True and False"):
-            Recipe(deferred=value)
+            Recipe(drw_epoch=160, deferred=value)
     with pytest.raises(ValueError, match="a recipe has no rate"):
         Recipe.from_dict({"rate": 0.1})
 
@@ -84,11 +92,18 @@ def test_numbers_of_numpy_are_taken():
         clip=np.array([1.0, 2.0]),
         decay_epochs=np.arange(2),
         fprs=[np.float64(0.1)],
+        drw_epoch=2,
         deferred=np.array([True, False]),
         compiled=np.False_,
     )
     plain = Recipe(
-        epochs=3, lr=0.5, clip=(1.0, 2.0), decay_epochs=(0, 1), fprs=(0.1,), deferred=(True, False)
+        epochs=3,
+        lr=0.5,
+        clip=(1.0, 2.0),
+        decay_epochs=(0, 1),
+        fprs=(0.1,),
+        drw_epoch=2,
+        deferred=(True, False),
     )
     assert recipe == plain
     assert json.dumps(recipe.to_dict()) == json.dumps(plain.to_dict())

@@ -52,7 +52,7 @@ def rows_of(count, seed=0):
 
 
 def quick(**changes):
-    options = {"epochs": 4, "batch": 64, "lr": 0.1, "warmup_epochs": 1, "decay_epochs": ()}
+    options = {"epochs": 4, "batch": 64, "optimiser": "sgd", "lr": 0.1, "warmup_epochs": 1}
     return Recipe(**{**options, **changes})
 
 
@@ -338,7 +338,7 @@ y = (np.arange(200) % 10 == 0).astype(int)
 losses = ["crossentropy", "tbl(alpha=0.8,C=0.5)", "squared", "focal(gamma=2.0)", "poly(epsilon=1.0)"]
 for outputs, labels in ((1, y), (3, np.arange(200) % 3)):
     replicas = Replicas(partial(MLP, 3, hidden=(4,), outputs=outputs), losses)
-    recipe = Recipe.tables(epochs=1, warmup_epochs=0, start_at_prior=True)
+    recipe = Recipe(epochs=1, warmup_epochs=0, start_at_prior=True)
     train(replicas, (X, labels), recipe, evaluation=(X, labels), folder=r"{tmp_path}/%d" % outputs)
     replicas.probabilities(X)
 labels = np.arange(40) % 4
@@ -389,9 +389,9 @@ def test_labels_that_are_text_are_refused():
 @pytest.mark.parametrize(
     ("recipe", "losses", "message"),
     [
-        (Recipe.tables(epochs=10), LOSSES, "warm-up takes 15 epochs, but there are 10: lower warmup_epochs"),
+        (Recipe(epochs=10), LOSSES, "warm-up takes 15 epochs, but there are 10: lower warmup_epochs"),
         (
-            Recipe(epochs=2, warmup_epochs=1),
+            Recipe(epochs=2, warmup_epochs=1, drw_epoch=160),
             ["erf", "ldam(class_counts=[576,64])"],
             "deferred reweighting never begins: drw_epoch is 160, but there are 2 epochs",
         ),
@@ -425,7 +425,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="2 values of lr for 3 replicas"):
         run(quick(lr=(0.1, 0.2)))
     with pytest.raises(ValueError, match="deferred has 1 entries for 3 replicas"):
-        run(quick(deferred=(True,)))
+        run(quick(drw_epoch=2, deferred=(True,)))
     with pytest.raises(TypeError, match=r"train needs Replicas, such as .*, but got a MLP"):
         train(MLP(3), (X, y), quick())
     for wrong in (None, {"epochs": 3}):

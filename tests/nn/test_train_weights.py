@@ -20,7 +20,7 @@ Y = np.arange(60) % 2
 REPEATS = RANDOM.integers(0, 4, 60)
 TIMES = np.repeat(np.arange(60), REPEATS)
 # One batch has all rows.
-RECIPE = Recipe.tables(epochs=15, batch=500, lr=0.01, warmup_epochs=0, precision="float64")
+RECIPE = Recipe(epochs=15, batch=500, lr=0.01, warmup_epochs=0, precision="float64")
 
 
 def trained(rows, recipe=RECIPE, *, net=None, losses=("crossentropy", "tbl(alpha=0.8,C=0.5)"), **options):
@@ -53,7 +53,7 @@ def test_equal_weights_are_none():
 
 
 def test_a_start_at_the_prior_is_at_the_weighted_one():
-    recipe = Recipe.tables(epochs=1, warmup_epochs=0, lr=1e-12, start_at_prior=True, precision="float64")
+    recipe = Recipe(epochs=1, warmup_epochs=0, lr=1e-12, start_at_prior=True, precision="float64")
     weights = np.where(Y == 1, 1.0, 9.0)
     replicas, _ = trained(TableRows(X, Y, weights), recipe, losses=["crossentropy"] * 2)
     assert replicas.net.head.bias.flatten().tolist() == pytest.approx([np.log(1 / 9)] * 2)

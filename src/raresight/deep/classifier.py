@@ -503,7 +503,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _recipe(self, n_rows: int, stops_early: bool) -> Recipe:
         batch = batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
         epochs = default_epochs(self.net, stops_early) if self.max_epochs is None else int(self.max_epochs)
-        return Recipe.tables(
+        return Recipe(
             epochs=epochs,
             batch=batch,
             lr=default_rate(self.net) if self.learning_rate is None else float(self.learning_rate),

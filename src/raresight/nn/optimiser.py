@@ -74,7 +74,7 @@ class StackOptimiser:
 
     Example:
         >>> weight = torch.nn.Parameter(torch.tensor([[1.0], [2.0]]))
-        >>> optimiser = StackOptimiser([weight], 2, Recipe(weight_decay=0.0))
+        >>> optimiser = StackOptimiser([weight], 2, Recipe(optimiser="sgd", weight_decay=0.0))
         >>> optimiser.step(
         ...     torch.ones(2, 1), torch.full((2,), 0.5), torch.tensor([True, False]), torch.tensor(1)
         ... )

@@ -100,7 +100,7 @@ def train(
         >>> y = (np.arange(400) % 10 == 0).astype(int)
         >>> X = random.normal(size=(400, 2)) + 2 * y[:, None]
         >>> replicas = Replicas(partial(MLP, 2, hidden=(8,)), ["crossentropy", "tbl(alpha=0.8,C=0.5)"])
-        >>> recipe = Recipe.tables(epochs=5, lr=0.01, warmup_epochs=1)
+        >>> recipe = Recipe(epochs=5, lr=0.01, warmup_epochs=1)
         >>> result = train(replicas, (X, y), recipe, evaluation=(X, y), progress=False)
         >>> [row["epoch"] for row in result.last], result.best[0]["roc_auc"] > 0.8
         ([5, 5], True)
@@ -318,7 +318,7 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: 
         )
     if not isinstance(recipe, Recipe):
         raise TypeError(
-            f"recipe must be a Recipe, such as Recipe.tables(epochs=30), but is a {type(recipe).__name__}"
+            f"recipe must be a Recipe, such as Recipe(epochs=30), but is a {type(recipe).__name__}"
         )
     if torch.is_inference_mode_enabled() or any(one.is_inference() for one in replicas.net.parameters()):
         raise RuntimeError(
