@@ -165,6 +165,10 @@ def test_an_entry_point_that_fails_is_named(package):
         ("@dataclass\nclass Mine(MarginLoss):\n    name = 'mine'", "TypeError"),
         ("@dataclass(frozen=True)\nclass Mine(Tempered):\n    name = 'focal'", "ValueError"),
         ("@dataclass(frozen=True)\nclass Mine(Tempered):\n    name = 'Two Words'", "TypeError"),
+        (
+            "@dataclass(frozen=True)\nclass Mine(Tempered):\n    name = 'mine'\n    prior: float = 0.1",
+            "ValueError",
+        ),
     ],
 )
 def test_what_cannot_be_registered(package, text, error):

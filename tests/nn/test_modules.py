@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,7 +14,18 @@ import torch.nn.functional as F
 
 from loss_cases import BINARY_LOSSES, CLASS_LOSSES
 from raresight import nn
-from raresight.losses import LDAM, TBL, CrossEntropy, Focal, LogitAdjusted, VectorScaling, from_callable
+from raresight.losses import (
+    LDAM,
+    TBL,
+    CrossEntropy,
+    Focal,
+    LogitAdjusted,
+    VectorScaling,
+    from_callable,
+    param,
+)
+from raresight.losses.registry import RESERVED_NAMES
+from raresight.nn.criterion import LossOptions, function_of, module_of
 
 REDUCTIONS = ["mean", "sum", "none"]
 
@@ -171,6 +185,40 @@ def test_module_is_the_loss(loss, size):
 def test_ready_names_build_their_loss(module, loss):
     assert module.loss == loss
     assert str(loss) in repr(module)
+
+
+@dataclass(frozen=True)
+class Warm(CrossEntropy):
+    """Cross entropy of scores divided by a temperature that has the name of the adjustment's factor."""
+
+    tau: float = param(2.0)
+
+    def numbers(self):
+        return (self.tau,)
+
+    @staticmethod
+    def phi(ops, m, order, tau):
+        return tuple(term / tau**k for k, term in enumerate(CrossEntropy.phi(ops, m / tau, order)))
+
+    def log_slope(self, ops, m):
+        log_slope, bend = super().log_slope(ops, m / self.tau)
+        return log_slope - math.log(self.tau), bend / self.tau
+
+
+def test_a_loss_keeps_its_own_tau():
+    module, function = module_of("Warm", Warm), function_of("Warm", Warm)
+    assert module(tau=4.0).loss == Warm(4.0)
+    assert module().loss == Warm()
+    assert module(tau=4.0, prior=0.01).loss == LogitAdjusted(Warm(4.0), 0.01)
+    z, y = scores(9), labels(9)
+    torch.testing.assert_close(function(z, y, tau=4.0), nn.CELoss()(z / 4, y))
+    assert nn.VSLoss(0.5, prior=0.01).loss == LogitAdjusted(VectorScaling(0.5), 0.01)
+
+
+def test_no_parameter_of_a_loss_can_hide_an_option():
+    made = {*inspect.signature(nn.TBLLoss.__init__).parameters, *inspect.signature(nn.LossModule).parameters}
+    made |= {*inspect.signature(nn.functional.tbl_loss).parameters, *LossOptions.__annotations__}
+    assert made - {"alpha", "C", "tau", "loss"} <= RESERVED_NAMES
 
 
 FUNCTIONS = {

@@ -271,12 +271,12 @@ class Loss(ABC):
         return cls()
 
     @classmethod
-    def with_prior(cls, prior: Any, tau: float | None, **parameters: Any) -> Loss:
-        """The loss with these parameters, logit-adjusted by tau (default: 1) where a prior is given."""
+    def with_prior(cls, prior: Any, tau: float, /, **parameters: Any) -> Loss:
+        """The loss with these parameters, logit-adjusted by tau where a prior is given."""
         from .logit_adjusted import LogitAdjusted
 
         loss = cls(**parameters)
-        return loss if prior is None else LogitAdjusted(loss, prior, 1.0 if tau is None else tau)
+        return loss if prior is None else LogitAdjusted(loss, prior, tau)
 
     @classmethod
     def search_ranges(cls) -> dict[str, SearchRange]:

@@ -26,7 +26,7 @@ from .parameters import collect_checks
 if TYPE_CHECKING:
     from .contract import Loss
 
-__all__ = ["EntryPointWarning", "all_losses", "loss_kinds", "parse", "register"]
+__all__ = ["RESERVED_NAMES", "EntryPointWarning", "all_losses", "loss_kinds", "parse", "register"]
 
 Kind = TypeVar("Kind", bound="type[Loss]")
 
@@ -37,6 +37,11 @@ class EntryPointWarning(UserWarning):
 
 _GROUP = "raresight.losses"
 _KINDS: dict[str, type[Loss]] = {}
+# What the torch functions and modules of all losses take beside the loss's own parameters.
+RESERVED_NAMES = frozenset(
+    ("self", "kind", "input", "target", "prior", "options", "weight", "pos_weight", "reduction")
+    + ("ignore_index", "label_smoothing", "soft_targets", "multiclass")
+)
 
 
 def register(kind: Kind) -> Kind:
@@ -46,8 +51,10 @@ def register(kind: Kind) -> Kind:
 
     Raises:
         TypeError: The class is no frozen dataclass derived from a loss, or has no name.
-        ValueError: Another loss has the name already.
+        ValueError: Another loss has the name already, or a parameter has the name of an option.
     """
+    from .contract import ComposedLoss
+
     if not _is_loss_class(kind):
         raise TypeError(
             f"only dataclasses derived from raresight.losses.Loss can be registered, got {kind!r}"
@@ -64,6 +71,12 @@ def register(kind: Kind) -> Kind:
             kind.__qualname__,
         ):
             raise ValueError(f"the name {taken!r} belongs to {owner.__module__}.{owner.__qualname__}")
+    reserved = RESERVED_NAMES.intersection(inspect.signature(kind).parameters)
+    if reserved and not issubclass(kind, ComposedLoss):  # which has no torch module of its own
+        raise ValueError(
+            f"{kind.__name__} has a parameter {min(reserved)!r}, a name that the torch modules of all losses "
+            "use for an option: call it something else"
+        )
     collect_checks(kind)
     _KINDS[name] = kind
     return kind

@@ -17,8 +17,8 @@ from .tails import Tail
 __all__ = ["VectorScaling"]
 
 
-def _or_none(check: Check) -> Check:
-    return lambda value, name, owner: None if value is None else check(value, name, owner)
+def _or(default: float | None, check: Check) -> Check:
+    return lambda value, name, owner: default if value is None else check(value, name, owner)
 
 
 @register
@@ -41,13 +41,14 @@ class VectorScaling(LogisticLoss):
     [0.313262, 2.126928]
     """
 
-    delta: float | None = param(None, _or_none(positive), search=(0.05, 0.95), search_from=0.5)
+    delta: float | None = param(None, _or(None, positive), search=(0.05, 0.95), search_from=0.5)
     _: KW_ONLY
     delta_neg: float = param(1.0, positive)
     iota_pos: float = param(0.0, finite)
     iota_neg: float = param(0.0, finite)
-    class_counts: tuple[float, ...] | None = param(None, _or_none(class_counts))
-    tau: float = param(1.25, finite)
+    class_counts: tuple[float, ...] | None = param(None, _or(None, class_counts))
+    # None stands for 1.25, and for 1 where it adjusts a binary score: torch's function has one tau for both.
+    tau: float | None = param(None, _or(1.25, finite))
     gamma: float = param(0.2, finite)
     name: ClassVar[str] = "vectorscaling"
     aliases: ClassVar[tuple[str, ...]] = ("vs",)
@@ -78,15 +79,16 @@ class VectorScaling(LogisticLoss):
         return cls(0.5)
 
     @classmethod
-    def with_prior(cls, prior: Any, tau: float | None, **parameters: Any) -> Loss:
-        # The form by class counts has a tau of its own.
+    def with_prior(cls, prior: Any, tau: float, /, **parameters: Any) -> Loss:
+        # In the form by class counts tau is a parameter of the loss, else that of the adjustment.
         if parameters.get("class_counts") is None:
-            return super().with_prior(prior, tau, **parameters)
+            adjusted = parameters.pop("tau", None)
+            return super().with_prior(prior, tau if adjusted is None else adjusted, **parameters)
         if prior is not None:
             raise ValueError(
                 "vector scaling by class_counts adjusts the logits itself, by tau: leave prior out"
             )
-        return cls(**parameters) if tau is None else cls(**parameters, tau=tau)
+        return cls(**parameters)
 
     @property
     def takes_score(self) -> bool:
@@ -106,6 +108,7 @@ class VectorScaling(LogisticLoss):
 
     def _class_map(self) -> ClassMap:
         assert self.class_counts is not None
+        assert self.tau is not None
         largest, total = max(self.class_counts), sum(self.class_counts)
         return ClassMap(
             scales=tuple((n / largest) ** self.gamma for n in self.class_counts),

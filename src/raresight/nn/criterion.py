@@ -417,13 +417,12 @@ def module_source(name: str, kind: type[Loss], *, typed: bool = False) -> str:
     return f"class {name}Loss(LossModule):\n{text}    def __init__({head}){arrow}:\n        {body}\n"
 
 
-def _own(kind: type[Loss]) -> list[inspect.Parameter]:
-    """The parameters of a loss, but for a tau, which `with_prior` takes."""
-    return [one for one in inspect.signature(kind).parameters.values() if one.name != "tau"]
+def _own(kind: type[Loss]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(kind).parameters)
 
 
 def _parameters(kind: type[Loss], first: list[str], typed: bool) -> str:
-    """The parameters in brackets: those of the loss, `prior` and `tau`, and the options."""
+    """The parameters in brackets: those of the loss, `prior`, its `tau`, and the options."""
     types = get_type_hints(kind) if typed else {}
 
     def written(name: str, hint: str, default: Any) -> str:
@@ -436,13 +435,14 @@ def _parameters(kind: type[Loss], first: list[str], typed: bool) -> str:
     leading = [written(name, "Tensor", empty) if name != "self" else name for name in first]
     by_place: list[str] = []
     by_name: list[str] = []
-    for one in _own(kind):
+    for one in _own(kind).values():
         keyword_only = one.kind is inspect.Parameter.KEYWORD_ONLY
         (by_name if keyword_only else by_place).append(
             written(one.name, _type_text(types.get(one.name)), one.default)
         )
-    tau = None if "tau" in inspect.signature(kind).parameters else 1.0
-    by_name += [written("prior", "Prior", None), written("tau", "float" if tau else "float | None", tau)]
+    by_name.append(written("prior", "Prior", None))
+    if "tau" not in _own(kind):
+        by_name.append(written("tau", "float", 1.0))
     options = "**options: Unpack[LossOptions]" if typed else "**options"
     return ", ".join([*leading, *by_place, "*", *by_name, options])
 
@@ -454,7 +454,9 @@ def _type_text(hint: Any) -> str:
 
 
 def _passed(kind: type[Loss]) -> str:
-    return ", ".join(["prior", "tau", *(f"{one.name}={one.name}" for one in _own(kind))])
+    # A loss with a tau of its own is adjusted by 1, unless its `with_prior` reads the tau otherwise.
+    own = _own(kind)
+    return ", ".join(["prior", "1.0" if "tau" in own else "tau", *(f"{name}={name}" for name in own)])
 
 
 def _summary(kind: type[Loss]) -> str:

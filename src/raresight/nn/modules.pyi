@@ -51,9 +51,9 @@ class VSLoss(LossModule):
         iota_pos: float = 0.0,
         iota_neg: float = 0.0,
         class_counts: Sequence[float] | None = None,
+        tau: float | None = None,
         gamma: float = 0.2,
         prior: Prior = None,
-        tau: float | None = None,
         **options: Unpack[LossOptions],
     ) -> None: ...
 
