@@ -1,7 +1,6 @@
-"""What a column of text holds: whole numbers, numbers, truth values, moments, or just text.
+"""Read text as numbers, truth values or ISO dates, value by value, and tell what a column of text holds.
 
-A text file has no types. They are decided here, by rules that do not depend on where the file was cut:
-the kind of a whole column is the `join` of the kinds of its pieces, in any order.
+A CSV file has no types. Each value is read by itself, so that the result does not depend on where a file was cut.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def is_text(type_: Any) -> bool:
 
 
 def kind_of_text(values: Any) -> TextKind:
-    """The kind of one array of text; missing values say nothing.
+    """Tell what a column of text holds, from its distinct values; missing values say nothing.
 
     Example:
         >>> import pyarrow as pa
@@ -71,43 +70,10 @@ def kind_of_text(values: Any) -> TextKind:
     if numbers is not None:
         if _cast(values, pa.int64()) is not None:
             return "integer"
-        # Nothing but "nan" is no number yet: the other pieces decide.
+        # A column of nothing but "nan" has no value at all.
         return "empty" if pc.all(pc.is_nan(numbers)).as_py() else "number"
     known = pc.all(pc.is_in(values, value_set=pa.array([*TRUE, *FALSE], values.type))).as_py()
     return "boolean" if known else "text"
-
-
-def join(left: TextKind, right: TextKind) -> TextKind:
-    """The kind of a column that has pieces of both kinds.
-
-    Example:
-        >>> join("integer", "number"), join("empty", "boolean"), join("boolean", "integer")
-        ('number', 'boolean', 'text')
-    """
-    if left == right or right == "empty":
-        return left
-    if left == "empty":
-        return right
-    return "number" if {left, right} == {"integer", "number"} else "text"
-
-
-def convert_text(values: Any, kind: TextKind) -> Any:
-    """An array of text as the type of its column's kind; what stands for no value becomes missing."""
-    pa, pc = arrow(), compute()
-    values = whole(values)
-    if kind == "text":
-        return values
-    if kind == "empty":
-        return pa.nulls(len(values), values.type)
-    if kind == "boolean":
-        return truths(values)
-    target = pa.int64() if kind == "integer" else pa.float64()
-    numbers = _cast(values, target)
-    if numbers is None:
-        numbers = _without(NO_VALUE, pc.utf8_trim_whitespace(values)).cast(target)
-    if kind == "number" and pc.any(pc.is_nan(numbers)).as_py():
-        numbers = pc.if_else(pc.is_nan(numbers), pa.scalar(None, target), numbers)
-    return numbers
 
 
 def truths(values: Any) -> Any:
