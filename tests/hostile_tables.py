@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -401,6 +403,32 @@ def _(folder: Path) -> Path:
 def _(folder: Path) -> Path:
     table = frame().assign(city=lambda t: np.where(t.index % 2, "Liège", "Bruxelles"))
     return text(table.to_csv(index=False).encode("latin-1"), folder)
+
+
+@case("a SQLite database")
+def _(folder: Path) -> Path:
+    path = folder / "table.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        frame().to_sql("rows", connection, index=False)
+    return path
+
+
+@case("a SQLite database of two tables", error="name one of them, as in")
+def _(folder: Path) -> Path:
+    path = folder / "table.db"
+    with closing(sqlite3.connect(path)) as connection:
+        frame().to_sql("rows", connection, index=False)
+        frame().to_sql("more", connection, index=False)
+    return path
+
+
+@case("a SQLite database cut short", error="damaged or cut short")
+def _(folder: Path) -> Path:
+    path = folder / "table.db"
+    with closing(sqlite3.connect(path)) as connection:
+        frame().to_sql("rows", connection, index=False)
+    path.write_bytes(path.read_bytes()[:20_000])
+    return path
 
 
 @case("a folder of parts")

@@ -82,8 +82,8 @@ def fit(
     that the result can say whether the loss mattered.
 
     Args:
-        data: A path (CSV, Parquet, Arrow, a folder of parts), the word "sample" for the bundled table, or a
-            pandas, polars or Arrow table.
+        data: A path (CSV, Parquet, Arrow, SQLite, a folder of parts), the word "sample" for the bundled
+            table, or a pandas, polars or Arrow table.
         test: A source of test rows, instead of rows held out.
         out: Folder for the journal, so that a killed run can be continued, and for the results. Default:
             nothing is kept but what `FitResult.save` writes.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +48,9 @@ def write_source(folder: Path, kind: str) -> Path:
         TABLE.to_pandas().to_csv(path, index=False)
     elif kind == "csv.gz":
         TABLE.to_pandas().to_csv(path, index=False, sep=";")
+    elif kind == "db":
+        with closing(sqlite3.connect(path)) as connection:
+            TABLE.to_pandas().to_sql("rows", connection, index=False)
     elif kind == "arrow":
         feather.write_feather(TABLE, path, chunksize=800)
     else:
@@ -56,7 +61,7 @@ def write_source(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("suffix", READERS)
-@pytest.mark.parametrize("kind", ["parquet", "csv", "csv.gz", "arrow", "parts"])
+@pytest.mark.parametrize("kind", ["parquet", "csv", "csv.gz", "arrow", "db", "parts"])
 def test_scores_in_exact_row_order(kind, suffix, tmp_path):
     out = tmp_path / f"scores{suffix}"
     scored = score_file(MODEL, write_source(tmp_path, kind), out, keep=["id"], batch_rows=400)

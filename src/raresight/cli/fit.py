@@ -100,7 +100,9 @@ def _status(progress: Progress, *, urgent: bool) -> Status:
 
 def _signature() -> inspect.Signature:
     """The arguments of the command: the data, each field of `Options`, and those of the shell."""
-    data = typer.Argument(help="CSV, Parquet or Arrow file, a folder of parts, or the word sample.")
+    data = typer.Argument(
+        help="CSV, Parquet, Arrow or SQLite file (x.db::table), a folder of parts, or the word sample."
+    )
     parameters = [inspect.Parameter("data", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[str, data])]
     for one in Options.typed():
         typed = list[str] if one.metadata["typed"] is list else one.metadata["typed"]

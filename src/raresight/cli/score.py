@@ -17,7 +17,9 @@ EXAMPLE = "Example: raresight score payments-fit today.csv --out scores.csv --ke
 
 def score(
     model: Annotated[Path, typer.Argument(help="Folder of a model, or of the run that made it.")],
-    data: Annotated[str, typer.Argument(help="CSV, Parquet or Arrow file, or a folder of parts.")],
+    data: Annotated[
+        str, typer.Argument(help="CSV, Parquet, Arrow or SQLite file (x.db::table), or a folder of parts.")
+    ],
     out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .arrow.")],
     keep: Annotated[str | None, typer.Option(help="Columns of the data to copy, such as id,when.")] = None,
     policy: Annotated[str, typer.Option(help="Policy of the model that decides about alerts.")] = "default",

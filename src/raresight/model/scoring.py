@@ -17,6 +17,7 @@ from scipy.special import expit
 
 from ..common.atomic_files import replacing
 from ..tables.reader import open_batches
+from ..tables.sources import split_source
 from .model import Model
 from .policies import DEFAULT_POLICY
 
@@ -72,7 +73,7 @@ def score_file(
 
     Args:
         model: A model, see `raresight.load`.
-        source: A path, a folder of parts or a table, as for `raresight.tables.reader.open_batches`.
+        source: As for `raresight.tables.read_table`: a file, a folder of parts, a database or a table.
         out: Where to write: Parquet, CSV or Arrow by its suffix (.parquet, .csv; .arrow, .feather or .ipc).
             It appears whole or not at all, and replaces a file of that name.
         keep: Columns of the source to write before the three, such as an identifier; from CSV they are
@@ -189,7 +190,7 @@ def _check_target(target: Path, source: Any) -> None:
         raise ValueError(f"the folder {target.parent} for the scores does not exist: make it first")
     if not isinstance(source, (str, os.PathLike)):
         return
-    origin = Path(source).resolve()
+    origin = split_source(os.fspath(source))[0].resolve()
     if target.resolve() == origin or (origin.is_dir() and origin in target.resolve().parents):
         raise ValueError(f"{target} would overwrite or join the rows that are scored: choose another place")
 

@@ -335,6 +335,11 @@ def _scan(part: Part) -> _Content:
     if first.startswith((b"PAR1", b"ARROW1")):
         raise ValueError(f"{part.path} is a compressed Parquet or Arrow file; unpack it first")
     if b"\x00" in first:
+        if part.path.suffix.lower() in (".db", ".sqlite", ".sqlite3"):
+            raise ValueError(
+                f"{part.path} is an encrypted or damaged SQLite database; "
+                "decrypt it or export the table first"
+            )
         raise ValueError(f"{part.path} is a binary file of a kind not known here; {READABLE}")
     if _JSON.match(first):
         raise ValueError(f"{part.path} is JSON; {READABLE}")

@@ -1,13 +1,12 @@
-"""Read a table, whole or in batches, from whatever holds it.
+"""Read a table, whole or in batches, from a file, a folder, a database or memory.
 
-Files are told apart by content: CSV with any of four delimiters, compressed or not; Parquet; Arrow files and
-streams; a folder of such files. A column of a CSV file is text, and an empty field is missing: what the text
-means is decided once, by `learn_schema`.
+Files are recognized by content: CSV with any of four delimiters, compressed or not; Parquet; Arrow files and
+streams; SQLite. A column of a CSV file is text, and an empty field is missing. What the text means is decided
+once, by `learn_schema`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ from typing import Any
 from raresight.tables._arrow import arrow
 from raresight.tables.csv_files import CsvFile, TableWarning
 from raresight.tables.fingerprints import fingerprint
-from raresight.tables.sources import Part, find_parts, refuse_repeated_names
+from raresight.tables.sources import Part, find_parts, known_columns, refuse_repeated_names
+from raresight.tables.text_values import text_of_mixed
 
 __all__ = ["Batches", "TableWarning", "fingerprint", "open_batches", "read_table"]
 
@@ -26,8 +26,12 @@ def read_table(source: Any, *, columns: Sequence[str] | None = None) -> Any:
     """Read a table into memory.
 
     Args:
-        source: The path of a CSV, Parquet or Arrow file or of a folder of such files with the same columns;
-            "sample" for the bundled table; a pandas or polars frame; an Arrow table or record batch.
+        source: One of these:
+            the path of a CSV, Parquet, Arrow or SQLite file;
+            "payments.db::cards" for one of several tables of a SQLite database;
+            a folder of CSV, Parquet or Arrow files with the same columns;
+            "sample" for the bundled table;
+            a pandas or polars frame, an Arrow table or record batch.
         columns: Which columns to read. Default: all.
 
     Returns:
@@ -47,14 +51,23 @@ def read_table(source: Any, *, columns: Sequence[str] | None = None) -> Any:
     """
     if not isinstance(source, str | Path):
         table = table_of(source)
-        return table if columns is None else table.select(_known(columns, table.schema.names, "the table"))
+        return (
+            table
+            if columns is None
+            else table.select(known_columns(columns, table.schema.names, "the table"))
+        )
     table = _file_reader(find_parts(source), columns).read()
     if table.num_rows == 0:
         raise ValueError(f"{source} has column names but no rows")
     return table
 
 
-def _file_reader(parts: list[Part], columns: Sequence[str] | None) -> _TextReader | _BinaryReader:
+def _file_reader(parts: list[Part], columns: Sequence[str] | None) -> Any:
+    if parts[0].kind == "sqlite":
+        # Python may have been built without SQLite, and only who reads such a file needs it.
+        from raresight.tables.sqlite_files import SqliteTable
+
+        return SqliteTable(parts[0], columns)
     return _TextReader(parts, columns) if parts[0].kind == "csv" else _BinaryReader(parts, columns)
 
 
@@ -110,14 +123,6 @@ def open_batches(source: Any, *, columns: Sequence[str] | None = None, rows: int
     return Batches(_file_reader(find_parts(source), columns), rows)
 
 
-def _known(columns: Sequence[str], names: Sequence[str], where: str) -> list[str]:
-    missing = [name for name in columns if name not in names]
-    if missing:
-        shown = ", ".join(repr(name) for name in missing[:5]) + (", …" if len(missing) > 5 else "")
-        raise ValueError(f"{where} lacks the column{'s' if len(missing) > 1 else ''} {shown}")
-    return list(columns)
-
-
 def _same_columns(first: Part, names: Sequence[str], part: Part, others: Sequence[str]) -> None:
     lacking = [name for name in names if name not in others]
     extra = [name for name in others if name not in names]
@@ -156,14 +161,14 @@ class _TextReader:
         for file in self._files:
             _same_columns(parts[0], self._files[0].names, file.part, file.names)
         names = self._files[0].names
-        self._columns = list(names) if columns is None else _known(columns, names, str(parts[0].path))
+        self._columns = list(names) if columns is None else known_columns(columns, names, str(parts[0].path))
         pa = arrow()
         self.schema = pa.schema([(name, pa.string()) for name in self._columns])
         self.total_bytes = sum(part.size for part in parts)
         self.bytes_read = 0
 
     def read(self) -> Any:
-        return arrow().Table.from_batches(list(self.batches(_ROWS)), schema=self.schema)
+        return arrow().Table.from_batches(self.batches(_ROWS), schema=self.schema)
 
     def batches(self, rows: int) -> Iterator[Any]:
         self.bytes_read = 0
@@ -189,7 +194,7 @@ class _BinaryReader:
             refuse_repeated_names(list(schema.names), str(part.path))
             _same_columns(parts[0], schemas[0].names, part, schema.names)
         names = list(schemas[0].names)
-        self._columns = names if columns is None else _known(columns, names, str(parts[0].path))
+        self._columns = names if columns is None else known_columns(columns, names, str(parts[0].path))
         self.schema = self._unified(schemas)
         self.total_bytes = sum(part.size for part in parts)
         self.bytes_read = 0
@@ -360,7 +365,7 @@ def _from_pandas(frame: Any) -> Any:
         try:
             column = pa.Array.from_pandas(values)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-            column = pa.array([_as_text(value) for value in values], pa.string())
+            column = pa.array([text_of_mixed(value) for value in values], pa.string())
         columns.append(column)
     return pa.table(dict(zip(names, columns, strict=True)))
 
@@ -372,22 +377,7 @@ def _from_polars(frame: Any) -> Any:
     for name in frame.columns:
         series = frame.get_column(name)
         if str(series.dtype) == "Object":
-            columns[name] = pa.array([_as_text(value) for value in series.to_list()], pa.string())
+            columns[name] = pa.array([text_of_mixed(value) for value in series.to_list()], pa.string())
         else:
             columns[name] = series.to_arrow()
     return pa.table(columns)
-
-
-def _as_text(value: Any) -> str | None:
-    """One value of a mixed column; whole numbers without a point, so that 5 and 5.0 are one level."""
-    if value is None or value != value:
-        return None
-    if (
-        isinstance(value, float)
-        and math.isfinite(value)
-        and value == math.floor(value)
-        and abs(value) < 2**53
-    ):
-        return str(int(value))
-    text = str(value)
-    return None if text in ("NaT", "<NA>") else text

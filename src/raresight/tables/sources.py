@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-FileKind = Literal["csv", "parquet", "arrow file", "arrow stream"]
+FileKind = Literal["csv", "parquet", "arrow file", "arrow stream", "sqlite"]
 Compression = Literal["", "gzip", "bz2", "zstd", "lz4", "xz", "zip"]
 
 _COMPRESSIONS: tuple[tuple[bytes, Compression], ...] = (
@@ -22,7 +23,6 @@ _COMPRESSIONS: tuple[tuple[bytes, Compression], ...] = (
 # What people have and we do not read, so that the message can say what it is.
 _OTHERS = (
     (b"\xd0\xcf\x11\xe0", "an old Excel workbook"),
-    (b"SQLite format 3", "a SQLite database"),
     (b"\x89HDF", "an HDF5 file"),
     (b"\x93NUMPY", "a NumPy array"),
     (b"Obj\x01", "an Avro file"),
@@ -41,16 +41,19 @@ _OTHERS = (
     (b"<!DOCTYPE", "an HTML page"),
     (b"<html", "an HTML page"),
 )
-READABLE = "CSV, Parquet and Arrow files can be read"
+READABLE = "CSV, Parquet, Arrow and SQLite files can be read"
+# Behind the path of a database comes the name of a table, as in "payments.db::cards".
+_TABLE_MARK = "::"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a table."""
+    """One file of a table; `table` names the table in a database that has several."""
 
     path: Path
     kind: FileKind
     compression: Compression = ""
+    table: str = ""
 
     @property
     def size(self) -> int:
@@ -59,11 +62,14 @@ class Part:
 
 
 def find_parts(source: str | Path) -> list[Part]:
-    """The files of a table, in the order of their rows.
+    """List the files of a table, in the order of their rows.
 
     Args:
-        source: A file; a folder, whose files are sorted by name, hidden ones and those that begin with "_"
-            left out; or the word "sample" for the bundled table, if there is no file of that name.
+        source: One of these:
+            a file;
+            a SQLite database and the name of its table, as in "payments.db::cards";
+            a folder, whose files are sorted by name, without hidden ones and those that begin with "_";
+            the word "sample" for the bundled table, if there is no file of that name.
 
     Raises:
         FileNotFoundError: If there is no such path.
@@ -71,7 +77,7 @@ def find_parts(source: str | Path) -> list[Part]:
     """
     if not str(source):
         raise ValueError("the path of the table is empty; give a file or a folder")
-    path = Path(source).expanduser()
+    path, table = split_source(source)
     if str(source) == "sample" and not path.exists():
         from raresight.tables.sample import sample_path
 
@@ -82,7 +88,24 @@ def find_parts(source: str | Path) -> list[Part]:
         raise FileNotFoundError(_missing(path, str(source)))
     if not path.is_file():
         raise ValueError(f"{path} is neither a file nor a folder; save the table to a file first")
-    return [_part(path)]
+    part = _part(path)
+    if table and part.kind != "sqlite":
+        raise ValueError(f"{path} is no SQLite database, so that no table {table!r} can be chosen in it")
+    return [replace(part, table=table)]
+
+
+def split_source(source: str | Path) -> tuple[Path, str]:
+    """Split "payments.db::cards" into path and table; the table is empty if the source names none.
+
+    Example:
+        >>> path, table = split_source("payments.db::cards")
+        >>> path.name, table
+        ('payments.db', 'cards')
+    """
+    path = Path(source).expanduser()
+    before, mark, table = str(source).rpartition(_TABLE_MARK)
+    # A file may have the mark in its name.
+    return (path, "") if not mark or path.exists() else (Path(before).expanduser(), table)
 
 
 def _missing(path: Path, source: str) -> str:
@@ -117,6 +140,10 @@ def _parts_of_folder(folder: Path) -> list[Part]:
     if not entries:
         raise ValueError(f"the folder {folder} has no data files; {READABLE}")
     parts = [_part(entry) for entry in entries]
+    if parts[0].kind == "sqlite" and len(parts) > 1:
+        raise ValueError(
+            f"the folder {folder} has a SQLite database among its {len(parts)} files; give that file"
+        )
     for part in parts[1:]:
         if part.kind != parts[0].kind:
             raise ValueError(
@@ -127,7 +154,7 @@ def _parts_of_folder(folder: Path) -> list[Part]:
 
 
 def _name(kind: FileKind) -> str:
-    return {"csv": "text", "parquet": "Parquet"}.get(kind, "Arrow")
+    return {"csv": "text", "parquet": "Parquet", "sqlite": "SQLite"}.get(kind, "Arrow")
 
 
 def _part(path: Path) -> Part:
@@ -141,6 +168,8 @@ def _part(path: Path) -> Part:
         return Part(path, "arrow file")
     if start.startswith(b"\xff\xff\xff\xff"):
         return Part(path, "arrow stream")
+    if start.startswith(b"SQLite format 3\x00"):
+        return Part(path, "sqlite")
     for magic, name in _OTHERS:
         if start.lower().startswith(magic.lower()):
             raise ValueError(f"{path} is {name}; {READABLE}")
@@ -165,6 +194,15 @@ def zip_member(path: Path) -> str:
     if len(names) != 1:
         raise ValueError(f"{path} is an archive of {len(names)} files; unpack it and give one of them")
     return names[0]
+
+
+def known_columns(columns: Sequence[str], names: Sequence[str], where: str) -> list[str]:
+    """The columns asked for, or an error that names those that are not there."""
+    missing = [name for name in columns if name not in names]
+    if missing:
+        shown = ", ".join(repr(name) for name in missing[:5]) + (", …" if len(missing) > 5 else "")
+        raise ValueError(f"{where} lacks the column{'s' if len(missing) > 1 else ''} {shown}")
+    return list(columns)
 
 
 def refuse_repeated_names(names: list[str], where: str) -> None:

@@ -1,10 +1,12 @@
 """Read text as numbers, truth values or ISO dates, value by value, and tell what a column of text holds.
 
-A CSV file has no types. Each value is read by itself, so that the result does not depend on where a file was cut.
+A CSV file has no types. Each value is read by itself, so that the result does not depend on where a file was
+cut into batches.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from raresight.tables._arrow import arrow, compute, whole
@@ -83,6 +85,21 @@ def truths(values: Any) -> Any:
     yes = pc.is_in(text, value_set=pa.array(TRUE, text.type))
     known = pc.or_(yes, pc.is_in(text, value_set=pa.array(FALSE, text.type)))
     return pc.if_else(known, yes, pa.scalar(None, pa.bool_()))
+
+
+def text_of_mixed(value: Any) -> str | None:
+    """Write one value of a mixed column as text; 5.0 as "5", so that 5 and 5.0 are one category."""
+    if value is None or value != value:
+        return None
+    if (
+        isinstance(value, float)
+        and math.isfinite(value)
+        and value == math.floor(value)
+        and abs(value) < 2**53
+    ):
+        return str(int(value))
+    text = str(value)
+    return None if text in ("NaT", "<NA>") else text
 
 
 def numbers_in_text(values: Any) -> Any:
