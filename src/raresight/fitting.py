@@ -124,7 +124,7 @@ def _run(
     open_run(folder, options, rows.fingerprint, resume=resume)
     tell(Step("Searching", columns=rows.profile.column_summary(), notes=rows.profile.warnings))
     task = Task.of(rows, **options.of(Task.of))
-    with LocalEngine(options.jobs, folder / "search") as engine:
+    with LocalEngine(options.jobs, folder / "search", options.space.modules) as engine:
         found = search(
             task,
             options.space,

@@ -112,7 +112,8 @@ def package(tmp_path):
 def run(package, code):
     path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+        [sys.executable, "-W", "error"],
+        input=code,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -138,6 +139,31 @@ def test_by_the_decorator(package):
         "assert nn.TemperedLoss(t=3.0)(torch.zeros(2), torch.tensor([0, 1])) > 0\n"
     )
     run(package, code)
+
+
+FIT = """
+import numpy as np, pyarrow, raresight, sys, warnings
+random = np.random.default_rng(0)
+rare = np.arange(1500) % 25 == 0
+table = pyarrow.table({"a": random.normal(size=1500) + 2 * rare, "b": random.normal(size=1500), "y": rare})
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    result = raresight.fit(
+        table, target="y", families="linear", losses="tempered", trials=3, max_fpr=0.1, fpr=0.05, jobs=2
+    )
+states = {row.candidate.loss: row.state for row in result.leaderboard}
+print(sorted(states.items()), [each.category.__name__ for each in seen])
+"""
+
+
+@pytest.mark.parametrize("place", ["a module", "the script"])
+def test_a_fit_in_processes_knows_a_loss_that_a_script_registers(package, place):
+    """A script on standard input, as a notebook: no other process can import it."""
+    head = "import made_up\n" if place == "a module" else MODULE
+    printed = run(package, head + FIT)
+    assert "('tempered(t=2.0)', 'complete')" in printed
+    assert "failed" not in printed
+    assert ("OneProcessWarning" in printed) == (place == "the script")
 
 
 def test_an_entry_point_that_fails_is_named(package):

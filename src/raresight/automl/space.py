@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..losses import CrossEntropy, Loss, NonConvexLossWarning, parse
 from ..losses.parameters import SearchRange
-from ..losses.registry import loss_kinds
+from ..losses.registry import loss_kinds, modules_of
 from ..model.families import (
     FAMILIES,
     Candidate,
@@ -49,6 +49,11 @@ class Space:
 
     families: tuple[str, ...]
     losses: tuple[str, ...]
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What a process that fits these losses has to import."""
+        return modules_of(self.losses)
 
 
 def make_space(

@@ -8,11 +8,13 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from itertools import islice
 from multiprocessing import connection, context, parent_process, resource_tracker
 from pathlib import Path
@@ -23,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-__all__ = ["Interrupts", "LocalEngine", "SharedArrays"]
+__all__ = ["Interrupts", "LocalEngine", "OneProcessWarning", "SharedArrays"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -32,6 +34,10 @@ Arrays = Mapping[str, NDArray[Any]]
 _FOLDER = "arrays-"
 # Read by BLAS and OpenMP when they are loaded, that is before a worker could set a limit itself.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class OneProcessWarning(UserWarning):
+    """Tasks run in one process although more were asked for."""
 
 
 class SharedArrays:
@@ -66,16 +72,26 @@ class LocalEngine:
     Args:
         jobs: Processes.
         folder: Where shared arrays are written while they are in use. Needed for two jobs or more.
+        modules: What workers import first, such as a module that registers a loss. What `__main__` defines
+            no worker can import: with it among them, tasks run in this process, and a warning says so.
 
     >>> with LocalEngine(1) as engine, engine.share({"x": np.arange(3)}) as shared:
     ...     sorted(engine.run(lambda arrays, factor: int(factor * arrays["x"].sum()), [1, 2], shared))
     [(0, 3), (1, 6)]
     """
 
-    def __init__(self, jobs: int, folder: Path | None = None) -> None:
+    def __init__(self, jobs: int, folder: Path | None = None, modules: Sequence[str] = ()) -> None:
         if jobs < 1 or (jobs > 1 and folder is None):
             raise ValueError(f"an engine needs at least one job, and a folder for two or more, got {jobs}")
-        self.jobs, self._folder = jobs, folder
+        if jobs > 1 and "__main__" in modules:
+            warnings.warn(
+                "the script or notebook defines what worker processes need, such as a loss, and they cannot "
+                "import it: all work is done in this process. Put it into a module to use more",
+                OneProcessWarning,
+                stacklevel=2,
+            )
+            jobs = 1
+        self.jobs, self._folder, self._modules = jobs, folder, tuple(modules)
         self._context = _Context()
         self._pool: ProcessPoolExecutor | None = None
 
@@ -172,7 +188,7 @@ class LocalEngine:
         with _interrupt_blocked():
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(self.jobs, self._context, initializer=_end_with_parent)
-            return self._pool.submit(_on_one_thread, work, shared, task)
+            return self._pool.submit(_in_worker, self._modules, work, shared, task)
 
     def _stop(self, *, at_once: bool) -> None:
         if self._pool is not None:
@@ -288,6 +304,20 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=leave, daemon=True).start()
+
+
+def _in_worker(
+    modules: tuple[str, ...], work: Callable[[Arrays, Task], Result], shared: SharedArrays, task: Task
+) -> Result:
+    # Not once when the worker starts: an error there could only say that the pool is broken.
+    for name in modules:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise ImportError(
+                f"a worker process cannot import {name!r} ({error}): install it, or run with one job"
+            ) from None
+    return _on_one_thread(work, shared, task)
 
 
 def _on_one_thread(work: Callable[[Arrays, Task], Result], shared: SharedArrays, task: Task) -> Result:

@@ -17,6 +17,7 @@ import inspect
 import math
 import pkgutil
 import warnings
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +27,15 @@ from .parameters import collect_checks
 if TYPE_CHECKING:
     from .contract import Loss
 
-__all__ = ["RESERVED_NAMES", "EntryPointWarning", "all_losses", "loss_kinds", "parse", "register"]
+__all__ = [
+    "RESERVED_NAMES",
+    "EntryPointWarning",
+    "all_losses",
+    "loss_kinds",
+    "modules_of",
+    "parse",
+    "register",
+]
 
 Kind = TypeVar("Kind", bound="type[Loss]")
 
@@ -131,6 +140,14 @@ def parse(text: str) -> Loss:
     if not isinstance(result, Loss):
         raise ValueError(f"{text!r} is not a loss; known are {_known()}")
     return result
+
+
+def modules_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """The modules of other packages that define these losses: another process has to import them."""
+    nodes = (node for text in texts for node in ast.walk(ast.parse(text)))
+    kinds = [_KINDS.get(node.id.lower()) for node in nodes if isinstance(node, ast.Name)]
+    modules = {kind.__module__ for kind in kinds if kind is not None}
+    return tuple(sorted(name for name in modules if not name.startswith(f"{__package__}.")))
 
 
 def _read(node: ast.expr, text: str) -> Any:
