@@ -30,15 +30,14 @@ class Tempered(MarginLoss):
 
     @staticmethod
     def phi(ops, m, order, t):
-        x, q = ops.logistic(t * m)
-        if order == 0:
-            return (x / t,)
-        if order == 1:
-            return x / t, -q
-        return x / t, -q, t * q * ops.sigmoid(t * m)
+        scaled = ops.finite(t * m)
+        x, q = ops.logistic(scaled)
+        terms = ops.saturate(x / t), -q, t * q * ops.sigmoid(scaled)
+        return terms[: order + 1]
 
     def log_slope(self, ops, m):
-        return -ops.softplus(self.t * m), -self.t * ops.sigmoid(self.t * m)
+        scaled = ops.finite(self.t * m)
+        return -ops.softplus(scaled), -self.t * ops.sigmoid(scaled)
 '''
 
 # What every part of the tool makes of it; cross entropy at t z, divided by t, is the reference.
@@ -72,6 +71,18 @@ for mine, other, times in zip(loss.derivatives(z, y), reference, (1 / 3, 1, 3)):
 np.testing.assert_allclose(loss.log_odds(z), 3 * z, rtol=1e-12)
 assert math.isclose(start_of(loss, (0.99, 0.01)).scores[0], math.log(1 / 99) / 3, rel_tol=1e-9)
 assert plan_of(loss, (1, 2), np.float32) is not None
+
+for dtype in (np.float32, np.float64):
+    largest = np.finfo(dtype).max
+    far = np.array([-largest, -largest / 2, -300.0, 300.0, largest], dtype)
+    for extreme in (parse("tempered(t=0.5)"), loss):
+        for label in (0, 1):
+            same = np.full(far.shape, label)
+            terms = extreme.derivatives(far, same)
+            assert all(np.isfinite(term).all() for term in terms)
+            for mine, other in zip(extreme.derivatives(torch.tensor(far), torch.tensor(same)), terms):
+                np.testing.assert_allclose(mine, other, rtol=1e-5)
+        assert np.isfinite(extreme.log_odds(far)).all()
 
 scores, labels = torch.tensor(z), torch.tensor(y)
 expected = torch.tensor(float(loss.value(z, y).mean()), dtype=torch.float64)
