@@ -1,4 +1,7 @@
-"""What a loss does as the event gets rarer: risk, information, decay index, limits, influence."""
+"""Compute what a loss does as the event gets rarer: risk, information, decay index, limits, influence.
+
+`gaussian` (linear rules on Gaussian mixtures) and `influence` are for researchers: no other room uses them.
+"""
 
 from .experiments import (
     DensityExperiment,
