@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from .automl.evaluation import Outcome, conclude
+from .automl.fold_evaluation import Aim
 from .automl.options import TABLE, Options, check_names
-from .automl.records import Limits, Progress, Task
+from .automl.records import Limits, Progress, SearchTask
 from .automl.run_identity import check_place, open_run
 from .automl.search import search
 from .common.atomic_files import write_file, write_json
 from .engines import Interrupts, LocalEngine
 from .tables.splits import read_data
 
-__all__ = ["FitResult", "Step", "fit"]
+__all__ = ["FitProgress", "FitResult", "fit"]
 
 
 @dataclass(frozen=True)
-class Step:
+class FitProgress:
     """What a run is at: a stage in words, the progress of the search, or what was seen in the data.
 
     Attributes:
@@ -41,7 +42,7 @@ class Step:
     notes: tuple[str, ...] = ()
 
 
-Listener = Callable[[Step], None]
+Listener = Callable[[FitProgress], None]
 
 
 class FitResult(Outcome):
@@ -88,7 +89,7 @@ def fit(
         out: Folder for the journal, so that a killed run can be continued, and for the results. Default:
             nothing is kept but what `FitResult.save` writes.
         resume: Continue the run in `out`.
-        listener: Called with a `Step` whenever there is something to report.
+        listener: Called with a `FitProgress` whenever there is something to report.
 
     Raises:
         ValueError: If the data or the options do not allow an honest answer; the message says why.
@@ -119,11 +120,11 @@ def _run(
     check_place(folder)
     if (folder / "run.json").exists() and not resume:
         open_run(folder, options, "", resume=False)  # refused before anything is read
-    tell(Step("Reading the table"))
+    tell(FitProgress("Reading the table"))
     rows = read_data(data, test, **options.of(read_data))
     open_run(folder, options, rows.fingerprint, resume=resume)
-    tell(Step("Searching", columns=rows.profile.column_summary(), notes=rows.profile.warnings))
-    task = Task.of(rows, **options.of(Task.of))
+    tell(FitProgress("Searching", columns=rows.profile.column_summary(), notes=rows.profile.warnings))
+    task = SearchTask.of(rows, Aim(**options.of(Aim)))
     with LocalEngine(options.jobs, folder / "search", options.space.modules) as engine:
         found = search(
             task,
@@ -131,7 +132,7 @@ def _run(
             Limits(options.trials, options.budget),
             folder=folder / "search",
             engine=engine,
-            listener=lambda progress: tell(Step("Searching", progress)),
+            listener=lambda progress: tell(FitProgress("Searching", progress)),
         )
         # What is left takes seconds: a first Ctrl-C waits for it, a second one ends it.
         with nullcontext() if found.stopped_by == "interrupted" else Interrupts():
@@ -142,11 +143,11 @@ def _run(
                 options,
                 engine,
                 seconds=lambda: time.perf_counter() - begun,
-                tell=lambda stage: tell(Step(stage)),
+                tell=lambda stage: tell(FitProgress(stage)),
             )
             result = FitResult(**vars(outcome))
             if save:
-                tell(Step("Writing the model and the report"))
+                tell(FitProgress("Writing the model and the report"))
                 result.save(folder)
     return result
 
@@ -158,7 +159,7 @@ def _need_libraries() -> None:
             raise ImportError(f"fit needs {name}: pip install 'raresight[fit]'")
 
 
-def _silent(step: Step) -> None:
+def _silent(step: FitProgress) -> None:
     """Report nothing."""
 
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from raresight.automl.records import Limits, SearchResult, Task
+from raresight.automl.fold_evaluation import Aim
+from raresight.automl.records import Limits, SearchResult, SearchTask
 from raresight.automl.search import search
 from raresight.automl.space import Space, make_space
 from raresight.engines import LocalEngine
 from raresight.tables.splits import make_folds
 
 TRIALS = 22
+AIM = Aim(max_fpr=0.1, fpr=0.05, seed=0)
 
 
 def table(rows: int = 3000, positives: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +34,7 @@ def table(rows: int = 3000, positives: int = 60, seed: int = 0) -> tuple[np.ndar
     return X, y
 
 
-def small_task(**changes: Any) -> Task:
+def small_task(**changes: Any) -> SearchTask:
     X, y = table()
     values: dict[str, Any] = {
         "X": X,
@@ -41,11 +43,9 @@ def small_task(**changes: Any) -> Task:
         "n_categories": (3,),
         "folds": make_folds(y, 3, seed=0),
         "weights": None,
-        "max_fpr": 0.1,
-        "fpr": 0.05,
-        "seed": 0,
+        "aim": AIM,
     }
-    return Task(**{**values, **changes})
+    return SearchTask(**{**values, **changes})
 
 
 def small_space() -> Space:

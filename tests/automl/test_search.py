@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from table_search import TRIALS, facts, small_space, small_task
+from table_search import AIM, TRIALS, facts, small_space, small_task
 
 from raresight.automl.evaluation import baseline_of, leaderboard
 from raresight.automl.records import Limits
@@ -34,8 +34,8 @@ def test_the_values_are_those_of_the_scores(whole, tmp_path):
             continue
         scores = found.out_of_fold(trial.number)
         assert scores.dtype == np.float32
-        areas = [partial_auc(task.y[f.test], scores[f.test], task.max_fpr) for f in task.folds]
-        recalls = [recall_at_fpr(task.y[f.test], scores[f.test], task.fpr) for f in task.folds]
+        areas = [partial_auc(task.y[f.test], scores[f.test], task.aim.max_fpr) for f in task.folds]
+        recalls = [recall_at_fpr(task.y[f.test], scores[f.test], task.aim.fpr) for f in task.folds]
         assert trial.fold_values == tuple(areas)
         assert trial.fold_recalls == tuple(recalls)
         assert trial.partial_auc == pytest.approx(np.mean(areas), abs=1e-15)
@@ -59,7 +59,7 @@ def test_a_finished_search_is_not_repeated(whole):
 
 
 def test_the_seed_decides(whole, tmp_path):
-    found = search(small_task(seed=1), small_space(), Limits(10), folder=tmp_path)
+    found = search(small_task(aim=replace(AIM, seed=1)), small_space(), Limits(10), folder=tmp_path)
     other = [trial["candidate"] for trial in facts(found)["trials"]]
     same = [trial["candidate"] for trial in whole[0]["trials"][:10]]
     assert other[:6] == same[:6]  # planned
@@ -105,7 +105,7 @@ def test_weights_count(tmp_path):
     found = search(task, make_space("linear", "focal"), Limits(2), folder=tmp_path)
     scores = found.out_of_fold(0)
     test = task.folds[1].test
-    area = partial_auc(task.y[test], scores[test], task.max_fpr, sample_weight=weights[test])
+    area = partial_auc(task.y[test], scores[test], task.aim.max_fpr, sample_weight=weights[test])
     assert found.trials[0].fold_values[1] == area
     row = leaderboard(found, task, 0)[0]
     assert row.number == 0 or row.comparison.method == "bootstrap"
@@ -166,9 +166,9 @@ def test_what_the_listener_hears(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"seed": 5}, "the seed (there 0, now 5)"),
-        ({"fpr": 0.01}, "fpr (there 0.05, now 0.01)"),
-        ({"max_fpr": 0.2}, "max_fpr (there 0.1, now 0.2)"),
+        ({"aim": replace(AIM, seed=5)}, "the seed (there 0, now 5)"),
+        ({"aim": replace(AIM, fpr=0.01)}, "fpr (there 0.05, now 0.01)"),
+        ({"aim": replace(AIM, max_fpr=0.2)}, "max_fpr (there 0.1, now 0.2)"),
         ({"y": "one label"}, "the rows, labels or weights"),
         ({"X": "one value"}, "the rows, labels or weights"),
         ({"weights": np.ones(3000)}, "the rows, labels or weights"),
@@ -244,7 +244,7 @@ def test_the_leaderboard(whole):
     for row in rows:
         assert (row.comparison is not None) == (row.state == "complete" and row.number != base.number)
     best = rows[0].comparison
-    pooled = partial_auc(task.y, found.out_of_fold(found.best.number), task.max_fpr)
+    pooled = partial_auc(task.y, found.out_of_fold(found.best.number), task.aim.max_fpr)
     assert best.a == pytest.approx(pooled)
     assert best.low < best.difference < best.high
     with pytest.raises(ValueError, match="no trial of crossentropy with defaults in xgboost"):

@@ -40,7 +40,7 @@ from ..tables.schema import Schema
 from ..tables.splits import Data
 from . import wording
 from .options import TABLE, Options
-from .records import SearchResult, StoppedBy, Task, Trial
+from .records import SearchResult, SearchTask, StoppedBy, Trial
 from .space import CROSS_ENTROPY
 
 __all__ = ["HeldOutEvaluation", "InfluentialRow", "Outcome", "SearchSummary", "Threshold", "conclude"]
@@ -271,7 +271,7 @@ class Outcome:
 
 def conclude(
     rows: Data,
-    task: Task,
+    task: SearchTask,
     found: SearchResult,
     options: Options,
     engine: LocalEngine,
@@ -395,7 +395,7 @@ def baseline_of(found: SearchResult, family: str) -> Trial:
     raise ValueError(f"the search holds no trial of {CROSS_ENTROPY} with defaults in {family}")
 
 
-def leaderboard(found: SearchResult, task: Task, baseline: int) -> tuple[Trial, ...]:
+def leaderboard(found: SearchResult, task: SearchTask, baseline: int) -> tuple[Trial, ...]:
     """The trials with the best first: complete, then pruned, then failed ones.
 
     The best 20 and every loss with its defaults are compared with the baseline, a trial's number.
@@ -424,7 +424,7 @@ def _place(trial: Trial) -> tuple[int, float, float, int]:
     return _ORDER[trial.state], -seen, -sum(trial.fold_values) / max(seen, 1), trial.number
 
 
-def _against(found: SearchResult, task: Task, number: int, baseline: int) -> Comparison:
+def _against(found: SearchResult, task: SearchTask, number: int, baseline: int) -> Comparison:
     ours, theirs = found.out_of_fold(number), found.out_of_fold(baseline)
     rows = ~np.isnan(theirs)
     weights = None if task.weights is None else task.weights[rows]
@@ -438,9 +438,9 @@ def _against(found: SearchResult, task: Task, number: int, baseline: int) -> Com
         ours[rows],
         theirs[rows],
         sample_weight=weights,
-        max_fpr=task.max_fpr,
+        max_fpr=task.aim.max_fpr,
         kind="mcclish",
-        seed=task.seed,
+        seed=task.aim.seed,
     )
 
 
@@ -470,7 +470,7 @@ def _fit_one(schema: Schema, seed: int, arrays: Mapping[str, NDArray[Any]], cand
     )[0]
 
 
-def calibration_by(out_of_fold: NDArray[Any], task: Task) -> Calibrator:
+def calibration_by(out_of_fold: NDArray[Any], task: SearchTask) -> Calibrator:
     """Slope and level of the log-odds of validation rows, NaN where a row was never validated on."""
     is_known = ~np.isnan(out_of_fold)
     weights = None if task.weights is None else task.weights[is_known]
@@ -532,7 +532,7 @@ def policies_of(threshold: Threshold, fpr: float) -> dict[str, Policy]:
 
 
 def influential_rows(
-    rows: Data, task: Task, loss: str, out_of_fold: NDArray[np.floating]
+    rows: Data, task: SearchTask, loss: str, out_of_fold: NDArray[np.floating]
 ) -> tuple[tuple[InfluentialRow, ...], str]:
     """Training rows with the largest influence, the first to check for a wrong label; and why there are none.
 

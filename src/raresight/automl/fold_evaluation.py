@@ -1,6 +1,6 @@
-"""One step of a search: candidates of one family fitted to one fold and evaluated on its validation rows.
+"""Fit candidates of one family to the training rows of a fold and evaluate them on its validation rows.
 
-A step is a pure function of its arguments, so that this process and a worker give the same.
+The evaluation is a pure function of its arguments, so that this process and a worker give the same result.
 """
 
 from __future__ import annotations
@@ -18,36 +18,30 @@ from numpy.typing import NDArray
 from ..metrics import partial_auc, recall_at_fpr
 from ..model.families import Candidate, Fitted, fit_candidates
 from .oof_predictions import part_path, write_array
-from .records import FoldResult, Task
+from .records import FoldResult, SearchTask
 
-__all__ = ["Aim", "Step", "arrays_of", "evaluate"]
+__all__ = ["Aim", "FoldEvaluator", "FoldStep", "arrays_of"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Aim:
-    """What all steps of a search share, apart from arrays."""
+    """The options that steer fits on folds, named as the fields of `Options` from which they are taken.
 
-    categorical: tuple[int, ...]
-    n_categories: tuple[int, ...]
+    A field added here reaches every fit on a fold and is part of the identity of the search.
+
+    Attributes:
+        max_fpr: The partial AUC that is maximised ends at this false-positive rate.
+        fpr: The recall at this false-positive rate decides between equal partial AUCs.
+        seed: Seed of the search and of the models.
+    """
+
     max_fpr: float
     fpr: float
     seed: int
-    folder: Path
 
 
-@dataclass(frozen=True, eq=False)
-class FoldRows:
-    """The rows of one fold."""
-
-    X: NDArray[Any]
-    y: NDArray[Any]
-    weights: NDArray[Any] | None
-    train: NDArray[np.intp]
-    test: NDArray[np.intp]
-
-
-def arrays_of(task: Task) -> dict[str, NDArray[Any]]:
-    """The arrays that the steps of a task read."""
+def arrays_of(task: SearchTask) -> dict[str, NDArray[Any]]:
+    """Return the arrays that the evaluations of a task read."""
     arrays = {"X": np.ascontiguousarray(task.X), "y": np.asarray(task.y)}
     if task.weights is not None:
         arrays["weights"] = np.asarray(task.weights)
@@ -57,87 +51,86 @@ def arrays_of(task: Task) -> dict[str, NDArray[Any]]:
 
 
 @dataclass(frozen=True)
-class Step:
-    """Candidates of one family to be fitted together, by trial number, on one fold."""
+class FoldStep:
+    """Candidates of one family, by trial number, to be fitted together on one fold."""
 
     fold: int
     numbers: tuple[int, ...]
     candidates: tuple[Candidate, ...]
 
 
-def evaluate(aim: Aim, arrays: Mapping[str, NDArray[Any]], step: Step) -> list[FoldResult]:
-    """Fit, keep the validation log-odds in the folder, and return one result per candidate."""
-    rows = FoldRows(
-        X=arrays["X"],
-        y=arrays["y"],
-        weights=arrays.get("weights"),
-        train=arrays[f"train-{step.fold}"],
-        test=arrays[f"test-{step.fold}"],
-    )
-    return _evaluate(step.numbers, step.candidates, step.fold, rows, aim)
+@dataclass(frozen=True)
+class FoldEvaluator:
+    """Evaluate steps: what all steps of a search share, apart from arrays."""
 
+    aim: Aim
+    categorical: tuple[int, ...]
+    n_categories: tuple[int, ...]
+    folder: Path
 
-def _evaluate(
-    numbers: Sequence[int], candidates: Sequence[Candidate], fold: int, rows: FoldRows, aim: Aim
-) -> list[FoldResult]:
-    start = time.perf_counter()
-    weights = None if rows.weights is None else rows.weights[rows.train]
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            fits = fit_candidates(
-                candidates,
-                rows.X[rows.train],
-                rows.y[rows.train],
-                aim.categorical,
-                aim.n_categories,
-                weights=weights,
-                seed=aim.seed,
-                threads=1,
+    def __call__(self, arrays: Mapping[str, NDArray[Any]], step: FoldStep) -> list[FoldResult]:
+        """Fit, keep the validation log-odds in the folder, and return one result per candidate."""
+        start = time.perf_counter()
+        train = arrays[f"train-{step.fold}"]
+        weights = arrays.get("weights")
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                fits = fit_candidates(
+                    step.candidates,
+                    arrays["X"][train],
+                    arrays["y"][train],
+                    self.categorical,
+                    self.n_categories,
+                    weights=None if weights is None else weights[train],
+                    seed=self.aim.seed,
+                    # Candidates run side by side, and sums in another order would change the last digits.
+                    threads=1,
+                )
+        except Exception as error:
+            if len(step.candidates) == 1:
+                return [_failure(error, start)]
+            # One candidate breaks the fit that all share. Fit each alone, so that only this one fails.
+            alone = (
+                FoldStep(step.fold, (number,), (candidate,))
+                for number, candidate in zip(step.numbers, step.candidates)
             )
-    except Exception as error:
-        if len(candidates) == 1:
-            return [_failure(error, start)]
-        # One of them breaks the shared fit: fit each alone.
+            return [result for one in alone for result in self(arrays, one)]
+        # Time of a shared fit cannot be told apart: each candidate bears an equal part.
+        shared = (time.perf_counter() - start) / len(step.candidates)
+        uncaught = tuple(str(warning.message) for warning in caught)
+        test = arrays[f"test-{step.fold}"]
+        X, y = arrays["X"][test], arrays["y"][test]
+        weights = None if weights is None else weights[test]
         return [
-            result
-            for number, candidate in zip(numbers, candidates)
-            for result in _evaluate([number], [candidate], fold, rows, aim)
+            self._validate(part_path(self.folder, number, step.fold), fitted, X, y, weights, shared, uncaught)
+            for number, fitted in zip(step.numbers, fits)
         ]
-    shared = (time.perf_counter() - start) / len(candidates)
-    uncaught = tuple(str(warning.message) for warning in caught)
-    X_test = rows.X[rows.test]
-    return [
-        _evaluate_fit(number, fitted, X_test, fold, rows, aim, shared, uncaught)
-        for number, fitted in zip(numbers, fits)
-    ]
 
-
-def _evaluate_fit(
-    number: int,
-    fitted: Fitted,
-    X_test: NDArray[Any],
-    fold: int,
-    rows: FoldRows,
-    aim: Aim,
-    seconds: float,
-    uncaught: tuple[str, ...],
-) -> FoldResult:
-    start = time.perf_counter() - seconds
-    y = rows.y[rows.test]
-    weights = None if rows.weights is None else rows.weights[rows.test]
-    try:
-        # In the precision that is kept, so that the figures can be computed again from the files.
-        log_odds = fitted.log_odds(X_test).astype(np.float32)
-        if not np.isfinite(log_odds).all():
-            raise ValueError("its scores are not finite")
-        area = partial_auc(y, log_odds, aim.max_fpr, kind="mcclish", sample_weight=weights)
-        recall = recall_at_fpr(y, log_odds, aim.fpr, sample_weight=weights)
-    except Exception as error:
-        return _failure(error, start)
-    write_array(part_path(aim.folder, number, fold), log_odds)
-    said = tuple(dict.fromkeys(_one_line(text) for text in (*fitted.warnings, *uncaught)))
-    return FoldResult(area, recall, time.perf_counter() - start, warnings=said)
+    def _validate(
+        self,
+        part: Path,
+        fitted: Fitted,
+        X: NDArray[Any],
+        y: NDArray[Any],
+        weights: NDArray[Any] | None,
+        seconds: float,
+        uncaught: Sequence[str],
+    ) -> FoldResult:
+        """Evaluate one fit on the validation rows and keep its log-odds in the file `part`."""
+        start = time.perf_counter() - seconds
+        try:
+            # In the precision that is kept, so that the figures can be computed again from the files.
+            log_odds = fitted.log_odds(X).astype(np.float32)
+            if not np.isfinite(log_odds).all():
+                raise ValueError("its scores are not finite")
+            area = partial_auc(y, log_odds, self.aim.max_fpr, kind="mcclish", sample_weight=weights)
+            recall = recall_at_fpr(y, log_odds, self.aim.fpr, sample_weight=weights)
+        except Exception as error:
+            return _failure(error, start)
+        write_array(part, log_odds)
+        messages = tuple(dict.fromkeys(_one_line(text) for text in (*fitted.warnings, *uncaught)))
+        return FoldResult(area, recall, time.perf_counter() - start, warnings=messages)
 
 
 def _failure(error: Exception, start: float) -> FoldResult:

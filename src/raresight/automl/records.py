@@ -1,4 +1,4 @@
-"""What goes into a search and what comes out of it."""
+"""Records of a search: its task and limits, its trials, its progress and its result."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .oof_predictions import read_scores
 if TYPE_CHECKING:
     from ..metrics import Comparison
     from ..tables.splits import Data, Split
+    from .fold_evaluation import Aim
 
 __all__ = [
     "FoldResult",
@@ -23,9 +24,9 @@ __all__ = [
     "Origin",
     "Progress",
     "SearchResult",
+    "SearchTask",
     "State",
     "StoppedBy",
-    "Task",
     "Trial",
     "best_of",
 ]
@@ -36,8 +37,8 @@ Origin = Literal["default", "map", "search"]
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """The data of a search and its aim.
+class SearchTask:
+    """Rows, folds and aim of a search.
 
     Attributes:
         X: Coded matrix of `Schema.matrix`; NaN is missing, categories are codes.
@@ -46,9 +47,7 @@ class Task:
         n_categories: How many codes each of them has.
         folds: Rows to train on and to validate on, for each fold.
         weights: Weights of the rows, for fits and for figures, or None.
-        max_fpr: The partial AUC that is maximised ends at this false-positive rate.
-        fpr: The recall at this false-positive rate decides between equal partial AUCs.
-        seed: Of the search and of the models.
+        aim: The options that steer its fits.
         rows: Which of the training rows these are. Default: all.
     """
 
@@ -58,9 +57,7 @@ class Task:
     n_categories: Sequence[int]
     folds: Sequence[Split]
     weights: NDArray[Any] | None
-    max_fpr: float
-    fpr: float
-    seed: int
+    aim: Aim
     rows: NDArray[np.intp] | None = None
 
     def __post_init__(self) -> None:
@@ -72,8 +69,8 @@ class Task:
             raise ValueError("a search needs at least one fold")
 
     @classmethod
-    def of(cls, data: Data, *, fpr: float, max_fpr: float, seed: int) -> Task:
-        """The search of a table's training rows, or of the sample that `Data` chose."""
+    def of(cls, data: Data, aim: Aim) -> SearchTask:
+        """Make the task of a table's training rows, or of the sample of them that `Data` chose."""
         chosen = data.search
         everything = chosen.weights is None
         return cls(
@@ -83,9 +80,7 @@ class Task:
             n_categories=data.schema.n_categories,
             folds=chosen.folds,
             weights=chosen.weights,
-            max_fpr=max_fpr,
-            fpr=fpr,
-            seed=seed,
+            aim=aim,
             rows=chosen.rows,
         )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..common.atomic_files import write_json
 from ..common.versions import versions_of
 from ..model.families import packages_of
 from .options import Options
-from .records import Task
+from .records import SearchTask
 from .space import Space
 from .trial_journal import JOURNAL_FILE
 
@@ -29,6 +30,7 @@ __all__ = ["check_identity", "check_place", "identity", "open_run"]
 _RUN_FORMAT = "raresight.run"
 _RUN_VERSION = 1
 _SEARCH_FORMAT = 1
+# Facts whose name does not say what they are. An option is called by its own name.
 _WORDS = {
     "format": "the format of the folder",
     "data": "the rows, labels or weights",
@@ -36,8 +38,6 @@ _WORDS = {
     "folds": "the folds",
     "families": "the families",
     "losses": "the losses",
-    "max_fpr": "max_fpr",
-    "fpr": "fpr",
     "seed": "the seed",
     "versions": "the versions of the libraries",
 }
@@ -107,7 +107,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def identity(task: Task, space: Space) -> dict[str, Any]:
+def identity(task: SearchTask, space: Space) -> dict[str, Any]:
     """Everything that the outcome of a search depends on, except its limits."""
     versions = versions_of(["optuna", *packages_of(space.families)])
     del versions["python"]
@@ -118,9 +118,7 @@ def identity(task: Task, space: Space) -> dict[str, Any]:
         "folds": _digest(*(rows for fold in task.folds for rows in (fold.train, fold.test))),
         "families": list(space.families),
         "losses": list(space.losses),
-        "max_fpr": task.max_fpr,
-        "fpr": task.fpr,
-        "seed": task.seed,
+        **asdict(task.aim),
         "versions": versions,
     }
 
@@ -135,7 +133,7 @@ def check_identity(folder: Path, ours: dict[str, Any]) -> None:
         return
     try:
         theirs = json.loads(path.read_text())
-        different = [key for key in _WORDS if theirs[key] != ours[key]]
+        different = [key for key in ours if theirs[key] != ours[key]]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} cannot be read: take another folder, or remove this one") from None
     if different:
@@ -146,8 +144,8 @@ def check_identity(folder: Path, ours: dict[str, Any]) -> None:
 
 
 def _change(key: str, theirs: Any, ours: Any) -> str:
-    short = key not in ("data", "folds", "columns")
-    return f"{_WORDS[key]} (there {theirs}, now {ours})" if short else _WORDS[key]
+    name = _WORDS.get(key, key)
+    return name if key in ("data", "folds", "columns") else f"{name} (there {theirs}, now {ours})"
 
 
 def _digest(*arrays: np.ndarray[Any, Any]) -> str:

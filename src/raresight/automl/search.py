@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from ..common.atomic_files import hold_folder
 from ..engines import Interrupts, LocalEngine, SharedArrays
 from ..model.families import FAMILIES, Candidate
-from .fold_evaluation import Aim, Step, arrays_of, evaluate
+from .fold_evaluation import FoldEvaluator, FoldStep, arrays_of
 from .oof_predictions import join_parts, part_path, remove_parts, score_folder
-from .records import FoldResult, Limits, Progress, SearchResult, StoppedBy, Task, Trial, best_of
+from .records import FoldResult, Limits, Progress, SearchResult, SearchTask, StoppedBy, Trial, best_of
 from .run_identity import check_identity, identity
 from .sampling import gives_up, need_optuna, propose, quiet_optuna, study_of
 from .space import CROSS_ENTROPY, Space, planned_trials
@@ -29,7 +29,7 @@ from .trial_journal import TrialJournal
 if TYPE_CHECKING:
     from optuna import Study
 
-__all__ = ["Limits", "Progress", "SearchResult", "Task", "Trial", "search"]
+__all__ = ["Limits", "Progress", "SearchResult", "SearchTask", "Trial", "search"]
 
 ROUND = 8
 
@@ -37,7 +37,7 @@ Listener = Callable[[Progress], None]
 
 
 def search(
-    task: Task,
+    task: SearchTask,
     space: Space,
     limits: Limits,
     *,
@@ -63,12 +63,14 @@ def search(
 
     >>> import numpy as np, tempfile
     >>> from raresight.tables.splits import make_folds
-    >>> from raresight.automl.records import Limits, Task
+    >>> from raresight.automl.fold_evaluation import Aim
+    >>> from raresight.automl.records import Limits, SearchTask
     >>> from raresight.automl.space import make_space
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))
     >>> y = (rng.random(2000) < 0.03 * np.exp(X[:, 0])).astype(np.int8)
-    >>> task = Task(X, y, (), (), make_folds(y, 3, seed=0), None, max_fpr=0.1, fpr=0.05, seed=0)
+    >>> aim = Aim(max_fpr=0.1, fpr=0.05, seed=0)
+    >>> task = SearchTask(X, y, (), (), make_folds(y, 3, seed=0), None, aim)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = search(task, make_space("linear", "focal"), Limits(trials=2), folder=Path(folder))
     >>> [trial.candidate.text for trial in found.trials]
@@ -83,7 +85,7 @@ def search(
         engine = engine or LocalEngine(1, folder)
         with engine.share(arrays_of(task)) as shared:
             fits = _Fits(engine, task, folder, shared, interrupts)
-            run = _Run(task, space, limits, folder, journal, fits, listener)
+            run = _SearchRun(task, space, limits, folder, journal, fits, listener)
             try:
                 stopped_by = run.all_rounds(interrupts)
             except KeyboardInterrupt:
@@ -137,26 +139,31 @@ class _Fits:
     """The fits of a task on an engine."""
 
     def __init__(
-        self, engine: LocalEngine, task: Task, folder: Path, shared: SharedArrays, interrupts: Interrupts
+        self,
+        engine: LocalEngine,
+        task: SearchTask,
+        folder: Path,
+        shared: SharedArrays,
+        interrupts: Interrupts,
     ) -> None:
         self.jobs = engine.jobs
         categorical = tuple(int(column) for column in task.categorical)
         n_categories = tuple(int(count) for count in task.n_categories)
-        aim = Aim(categorical, n_categories, task.max_fpr, task.fpr, task.seed, folder)
-        self._run = partial(engine.run, partial(evaluate, aim), shared=shared, interrupts=interrupts)
+        evaluator = FoldEvaluator(task.aim, categorical, n_categories, folder)
+        self._run = partial(engine.run, evaluator, shared=shared, interrupts=interrupts)
 
-    def of(self, steps: Sequence[Step]) -> Iterator[tuple[Step, list[FoldResult]]]:
+    def of(self, steps: Sequence[FoldStep]) -> Iterator[tuple[FoldStep, list[FoldResult]]]:
         """The results of the steps as they come; KeyboardInterrupt after a Ctrl-C."""
         for index, results in self._run(tasks=steps):
             yield steps[index], results
 
 
-class _Run:
+class _SearchRun:
     """A search in progress."""
 
     def __init__(
         self,
-        task: Task,
+        task: SearchTask,
         space: Space,
         limits: Limits,
         folder: Path,
@@ -167,7 +174,7 @@ class _Run:
         self._task, self._space, self._limits, self._folder = task, space, limits, folder
         self._journal, self._fits, self._listener = journal, fits, listener
         self._planned = planned_trials(space, task.class_counts)
-        self._clock = Clock(journal.seconds)
+        self._clock = SearchClock(journal.seconds)
         self._spent_before = journal.seconds
         self._done_before = len(self._trials())
         self._rates = Rates()
@@ -242,10 +249,10 @@ class _Run:
         """The trials of a round: the planned ones, then those of the sampler."""
         planned = self._planned[turn.start : turn.stop]
         numbers = range(turn.start, turn.stop)
-        counts, seed = self._task.class_counts, self._task.seed
+        counts, seed = self._task.class_counts, self._task.aim.seed
         return planned or propose(earlier, self._space, counts, numbers, len(self._planned), seed)
 
-    def _steps(self, turn: Round, stage: tuple[int, ...]) -> list[Step]:
+    def _steps(self, turn: Round, stage: tuple[int, ...]) -> list[FoldStep]:
         """What a stage has still to do.
 
         Candidates of a round whose family shares passes over the rows are fitted together. Fits found
@@ -264,7 +271,7 @@ class _Run:
                 alone.append([trial])
         groups = [*(group for group in together.values() if group[0].number < within), *alone]
         return [
-            Step(fold, tuple(t.number for t in group), tuple(t.candidate for t in group))
+            FoldStep(fold, tuple(t.number for t in group), tuple(t.candidate for t in group))
             for group in groups
             for fold in stage
             if any(self._lacks(trial, fold) for trial in group)
@@ -278,7 +285,9 @@ class _Run:
             return result is None
         return not part_path(self._folder, trial.number, fold).exists()
 
-    def _in_time(self, steps: list[Step], turn: Round, folds_left: int, folds_here: int) -> list[Step]:
+    def _in_time(
+        self, steps: list[FoldStep], turn: Round, folds_left: int, folds_here: int
+    ) -> list[FoldStep]:
         """The steps of those candidates, in order, whose remaining folds fit into the time left."""
         if self._limits.seconds is None or turn.start == 0:
             return steps
@@ -316,7 +325,7 @@ class _Run:
         seconds = self._limits.seconds
         return float("inf") if seconds is None else seconds - self._clock.seconds
 
-    def _tell(self, waiting: Sequence[Step]) -> None:
+    def _tell(self, waiting: Sequence[FoldStep]) -> None:
         if self._listener is None:
             return
         trials, seconds = self._trials(), self._clock.seconds
@@ -346,7 +355,7 @@ def _reaches(trial: Trial, stage: tuple[int, ...]) -> bool:
     return not (trial.state == "pruned" and len(trial.folds) == stage[0])
 
 
-class Clock:
+class SearchClock:
     """Seconds of a search, those of earlier runs included."""
 
     def __init__(self, before: float) -> None:

@@ -16,7 +16,7 @@ from ..common.progress import FaultTolerantStream, Status, duration
 if TYPE_CHECKING:
     from ..automl.records import Progress
     from ..common.progress import Display
-    from ..fitting import Step
+    from ..fitting import FitProgress
 
 __all__ = ["EXAMPLE", "fit"]
 
@@ -57,7 +57,7 @@ class _Narrator:
         self._stage = ""
         self._best: int | None = None
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: FitProgress) -> None:
         is_new, self._stage = step.stage != self._stage, step.stage
         if is_new:
             self._display.show(Status(step.stage, urgent=True))

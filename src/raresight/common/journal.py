@@ -137,7 +137,7 @@ def write_journal(path: Path, entries: Iterable[Mapping[str, Any]]) -> Path:
 
 
 @dataclass(frozen=True)
-class _Content:
+class _ReadJournal:
     """The whole lines of a journal, their entries and checks, and the bytes that hold them."""
 
     lines: list[bytes]
@@ -146,7 +146,7 @@ class _Content:
     whole_bytes: int
 
 
-def _read(path: Path, content: bytes, keep: int | None = None) -> _Content:
+def _read(path: Path, content: bytes, keep: int | None = None) -> _ReadJournal:
     lines, whole_bytes = _streams(path, content) if _is_packed(path) else _plain_lines(content)
     entries: list[Entry] = []
     checks: list[str] = []
@@ -158,7 +158,7 @@ def _read(path: Path, content: bytes, keep: int | None = None) -> _Content:
             # A crash of the system may leave a newline behind bytes that never reached the disk.
             is_torn = number == len(lines) and entry is None
             if is_torn or (keep is not None and number > keep):
-                return _Content(lines[: number - 1], entries, checks, whole_bytes - 1)
+                return _ReadJournal(lines[: number - 1], entries, checks, whole_bytes - 1)
             raise JournalError(
                 f"{path} is damaged at line {number}: it was changed, or lines before it are missing. Take "
                 "another folder, or remove this one"
@@ -167,7 +167,7 @@ def _read(path: Path, content: bytes, keep: int | None = None) -> _Content:
         before = entry.pop(_CHECK)
         entries.append(entry)
         checks.append(before)
-    return _Content(lines, entries, checks, whole_bytes)
+    return _ReadJournal(lines, entries, checks, whole_bytes)
 
 
 def _plain_lines(content: bytes) -> tuple[list[bytes], int]:
