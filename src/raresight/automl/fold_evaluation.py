@@ -33,13 +33,11 @@ class Aim:
         max_fpr: The partial AUC that is maximised ends at this false-positive rate.
         fpr: The recall at this false-positive rate decides between equal partial AUCs.
         seed: Seed of the search and of the models.
-        row_share: Share of the training rows that candidates are fitted to.
     """
 
     max_fpr: float
     fpr: float
     seed: int
-    row_share: float = 1.0
 
 
 def arrays_of(task: SearchTask) -> dict[str, NDArray[Any]]:
@@ -74,9 +72,6 @@ class FoldEvaluator:
         """Fit, keep the validation log-odds in the folder, and return one result per candidate."""
         start = time.perf_counter()
         train = arrays[f"train-{step.fold}"]
-        if self.aim.row_share < 1:
-            kept = np.random.default_rng(self.aim.seed).random(len(train)) < self.aim.row_share
-            train = train[kept]
         weights = arrays.get("weights")
         try:
             with warnings.catch_warnings(record=True) as caught:

@@ -89,9 +89,6 @@ class Options:
         free=True,
     )
     budget: float | None = _option("Time for the search, such as 90s or 5m.", None, free=True)
-    row_share: float = _option(
-        "Share of a fold's training rows that candidates are fitted to. Default: all.", 1.0, typed=float
-    )
     test_size: float = _option("Share of rows held out.", 0.25, typed=float)
     test: str | None = _option("File of test rows, instead of rows held out.", None, free=True)
     seed: int = _option("Everything random follows from it.", 0, typed=int)
@@ -179,8 +176,6 @@ def _checked(options: Options) -> dict[str, Any]:
         raise ValueError(
             f"test_size is the share of rows held out, between 0 and 1, got {options.test_size!r}"
         )
-    if not (_is_number(options.row_share) and 0 < options.row_share <= 1):
-        raise ValueError(f"row_share is a share of rows, above 0 and at most 1, got {options.row_share!r}")
     trials, seed = options.trials, options.seed
     if trials is not None and not (_is_whole(trials) and trials >= 1):
         raise ValueError(f"trials must be a whole number of at least 1, got {trials!r}")
