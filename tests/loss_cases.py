@@ -22,7 +22,6 @@ from raresight.losses import (
     Squared,
     VectorScaling,
 )
-from raresight.losses.brier_blend import BrierBlend
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "golden_losses.json").read_text())
 
@@ -80,7 +79,6 @@ BINARY_LOSSES: list[Loss] = [
     LDAM((1000, 10), max_margin=1.0, scale=1.0),
     LogitAdjusted(Focal(1.0), 0.001, tau=1.5),
     LogitAdjusted(VectorScaling(0.5), 0.1),
-    BrierBlend(2.0),
     ClassWeighted(TBL(), (0.5, 20.0)),
     ClassWeighted(LogitAdjusted(Erf(), 0.05), (1.0, 3.0)),
 ]

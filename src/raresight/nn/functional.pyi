@@ -79,13 +79,4 @@ def ldam_loss(
     tau: float = 1.0,
     **options: Unpack[LossOptions],
 ) -> Tensor: ...
-def brierblend_loss(
-    input: Tensor,
-    target: Tensor,
-    c: float = 1.0,
-    *,
-    prior: Prior = None,
-    tau: float = 1.0,
-    **options: Unpack[Options],
-) -> Tensor: ...
 def __getattr__(name: str) -> Any: ...

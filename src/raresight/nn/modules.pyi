@@ -69,9 +69,4 @@ class LDAMLoss(LossModule):
         **options: Unpack[LossOptions],
     ) -> None: ...
 
-class BrierBlendLoss(LossModule):
-    def __init__(
-        self, c: float = 1.0, *, prior: Prior = None, tau: float = 1.0, **options: Unpack[Options]
-    ) -> None: ...
-
 def __getattr__(name: str) -> Any: ...
