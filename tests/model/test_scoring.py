@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from pyarrow import csv, feather, parquet
 from scipy.special import expit
 
 from model.model_tables import plain_columns
+from raresight.model import model
 from raresight.model.families import Candidate, fit_candidates
 from raresight.model.model import Model
 from raresight.model.policies import Policy
@@ -174,6 +176,40 @@ def test_a_bad_value_is_named_by_its_row_in_the_file(tmp_path):
     with pytest.raises(ValueError, match="column 'amount' holds 'much' in row 2346"):
         score_file(MODEL, tmp_path / "rows.csv", tmp_path / "scores.parquet", batch_rows=500)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+MARKS = {
+    "training's, then others": (["1.500"] * 300 + ["2,5"] * 300, "'2,5' in row 301"),
+    "others, then training's": (["2,5"] * 300 + ["1.500"] * 300, "'2,5' in row 1,"),
+    "others, sure at the end": (["7"] * 300 + ["1,234"] * 299 + ["2,5"], None),
+    "others, never sure": (["7"] * 300 + ["1,234"] * 300, "'1,234' in row 301, which may have"),
+    "a word at the end": (["2,5"] * 599 + ["many"], "'2,5' in row 1,"),
+}
+
+
+@pytest.mark.parametrize(("values", "error"), MARKS.values(), ids=MARKS)
+def test_decimal_marks_are_decided_once_however_rows_are_cut(values, error, tmp_path, monkeypatch):
+    rows = 600
+    table = TABLE.slice(0, rows).set_column(TABLE.column_names.index("amount"), "amount", [values])
+    out = tmp_path / "scores.parquet"
+    runs = {f"batches of {n}": partial(score_file, MODEL, table, out, batch_rows=n) for n in (1, 250, rows)}
+    chunks = pa.concat_tables([table.slice(start, 50) for start in range(0, rows, 50)])
+    runs |= {"whole": partial(MODEL.log_odds, table), "chunks": partial(MODEL.log_odds, chunks)}
+    monkeypatch.setattr(model, "cached_blocks", lambda n: [slice(i, i + 100) for i in range(0, n, 100)])
+    if error is not None:
+        for run in runs.values():
+            with pytest.raises(ValueError, match=error):
+                run()
+        return
+    expected = MODEL.log_odds(
+        table.set_column(
+            TABLE.column_names.index("amount"), "amount", [[float(v.replace(",", ".")) for v in values]]
+        )
+    )
+    for name, run in runs.items():
+        made = run()
+        scores = made if isinstance(made, np.ndarray) else parquet.read_table(out)["log_odds"].to_numpy()
+        np.testing.assert_array_equal(scores, expected, err_msg=name)
 
 
 def test_refused(tmp_path):

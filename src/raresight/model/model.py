@@ -25,6 +25,7 @@ from ..common.calibration import Calibrator
 from ..common.versions import versions_of
 from ..linear.threads import by_blocks, cached_blocks, in_threads
 from ..metrics.sketch import RankSketch
+from ..tables.column_codec import DecimalMarks, read_with_marks
 from ..tables.reader import read_table
 from ..tables.schema import Schema
 from .families import Fitted, packages_of
@@ -176,9 +177,11 @@ class Model:
                 )
         return self.log_odds_of_rows(rows)
 
-    def log_odds_of_rows(self, rows: Any, first_row: int = 0) -> Floats:
-        """The same for an Arrow table or batch; `first_row` rows came before it, for messages."""
-        return self.log_odds_of_matrix(self._coded(rows, first_row))
+    def log_odds_of_rows(self, rows: Any, first_row: int = 0, marks: DecimalMarks | None = None) -> Floats:
+        """Calibrated log-odds of an Arrow table or batch; other arguments as for `Schema.matrix`."""
+        if marks is None:
+            return read_with_marks(lambda marks: self.log_odds_of_rows(rows, first_row, marks))
+        return self.log_odds_of_matrix(self._coded(rows, first_row, marks))
 
     def log_odds_of_matrix(self, X: NDArray[Any]) -> Floats:
         """The same for rows of the schema's coded matrix."""
@@ -226,20 +229,23 @@ class Model:
     def _threads(self) -> int | None:
         return self.members[0].fitted.threads
 
-    def _coded(self, table: Any, first_row: int) -> NDArray[Any]:
+    def _coded(self, table: Any, first_row: int, marks: DecimalMarks) -> NDArray[Any]:
         """The schema's matrix, made on all cores."""
         n_rows = table.num_rows
         blocks = cached_blocks(n_rows)
         if len(blocks) < 2:
-            return self.schema.matrix(table, first_row=first_row)
+            matrix = self.schema.matrix(table, first_row=first_row, marks=marks)
+            marks.settle()
+            return matrix
         # Arrow and NumPy let go of the interpreter while they convert, so threads help.
         matrix = np.empty((n_rows, len(self.schema.feature_names)), dtype=self.schema.dtype)
 
         def fill(rows: slice) -> None:
             part = table.slice(rows.start, rows.stop - rows.start)
-            matrix[rows] = self.schema.matrix(part, first_row=first_row + rows.start)
+            matrix[rows] = self.schema.matrix(part, first_row=first_row + rows.start, marks=marks)
 
         in_threads(fill, blocks, self._threads)
+        marks.settle()
         return matrix
 
     # ---- what it is ----------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import expit
 
 from ..common.atomic_files import replacing
+from ..tables.column_codec import DecimalMarks, read_with_marks
 from ..tables.reader import open_batches
 from ..tables.sources import split_source
 from .model import Model
@@ -101,31 +102,36 @@ def score_file(
     used = [column.name for column in model.schema.columns]
     columns = list(dict.fromkeys([*used, *kept]))
     batches = open_batches(source, columns=columns, rows=batch_rows)
-    rows = alerts = 0
-    unknown: Counter[str] = Counter()
-    infinite: Counter[str] = Counter()
-    with replacing(target) as path, _Writer(path, target.suffix.lower()) as writer:
-        for batch in batches:
-            scores, raised = _scored_batch(model, batch, kept, rows, threshold)
-            writer.write(scores)
-            unknown.update(model.schema.unknown_counts(batch))
-            infinite.update(model.schema.infinite_counts(batch))
-            rows += batch.num_rows
-            alerts += raised
-            if listener is not None:
-                listener(ScoringProgress(rows, int(batches.bytes_read), int(batches.total_bytes)))
-        if not rows:
-            raise ValueError(f"{_named(source)} has no rows to score")
-    return Scored(target, rows, alerts, dict(+unknown), dict(+infinite))
+
+    def write(marks: DecimalMarks) -> Scored:
+        rows = alerts = 0
+        unknown: Counter[str] = Counter()
+        infinite: Counter[str] = Counter()
+        with replacing(target) as path, _Writer(path, target.suffix.lower()) as writer:
+            for batch in batches:
+                scores, raised = _scored_batch(model, batch, kept, rows, threshold, marks)
+                writer.write(scores)
+                unknown.update(model.schema.unknown_counts(batch))
+                infinite.update(model.schema.infinite_counts(batch))
+                rows += batch.num_rows
+                alerts += raised
+                if listener is not None:
+                    listener(ScoringProgress(rows, int(batches.bytes_read), int(batches.total_bytes)))
+            if not rows:
+                raise ValueError(f"{_named(source)} has no rows to score")
+            marks.refuse_unsure()  # before the file is in its place
+        return Scored(target, rows, alerts, dict(+unknown), dict(+infinite))
+
+    return read_with_marks(write)
 
 
 def _scored_batch(
-    model: Model, batch: Any, kept: Sequence[str], first_row: int, threshold: float
+    model: Model, batch: Any, kept: Sequence[str], first_row: int, threshold: float, marks: DecimalMarks
 ) -> tuple[Any, int]:
     """The rows to write, and how many of them raise an alert."""
     import pyarrow
 
-    log_odds = model.log_odds_of_rows(batch, first_row)
+    log_odds = model.log_odds_of_rows(batch, first_row, marks)
     alert = log_odds >= threshold
     arrays = [
         *(batch.column(name) for name in kept),

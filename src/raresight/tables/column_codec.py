@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,110 @@ from raresight.tables.number_formats import in_other_marks, numbers_written
 from raresight.tables.text_values import NO_VALUE, is_text, truths
 
 DAY = 86_400_000_000  # microseconds
+Made = TypeVar("Made")
+
+
+class MarksChangedError(Exception):
+    """Rows that were read before must be read again: point and comma have exchanged their roles."""
+
+
+@dataclass(frozen=True)
+class _Misfit:
+    """The first value of a column that cannot be read in training's decimal mark."""
+
+    row: int
+    value: str
+    column: Column
+
+
+class DecimalMarks:
+    """Decide for each numeric column of text whether point and comma have exchanged roles since training.
+
+    The decision is about all rows of a source, however they are cut into batches. A column is read in
+    training's mark until a value does not fit. Then it is read in the other mark from the first row on. All of
+    its values must be numbers in that mark, and one of them must have no second meaning.
+
+    Threads may share it between two calls of `settle`, because decisions change only there.
+    """
+
+    def __init__(self) -> None:
+        self._exchanged: dict[str, _Misfit] = {}
+        self._misfits: dict[str, _Misfit] = {}
+        self._lock = threading.Lock()
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again at the first row. Decisions stay."""
+        self._kept: set[str] = set()
+        self._unreadable: set[str] = set()
+        self._sure: set[str] = set()
+
+    def read(self, array: Any, column: Column, first_row: int) -> Any:
+        """Read text as numbers (Arrow float64), missing where a value is none."""
+        pa, pc = arrow(), compute()
+        if column.name not in self._exchanged:
+            numbers = numbers_written(array, column.number_format)
+            if column.boolean:
+                numbers = pc.coalesce(numbers, truths(array).cast(pa.float64()))
+            if numbers.null_count <= array.null_count or (row := _first_unknown(array, numbers, column)) < 0:
+                self._kept.add(column.name)
+                return numbers
+            misfit = _Misfit(first_row + row, array[row].as_py(), column)
+            with self._lock:
+                known = self._misfits.setdefault(column.name, misfit)
+                self._misfits[column.name] = min(known, misfit, key=lambda one: one.row)
+        numbers, sure = in_other_marks(array, column.number_format)
+        if _first_unknown(array, numbers, column) >= 0:
+            self._unreadable.add(column.name)
+        if sure:
+            self._sure.add(column.name)
+        return numbers
+
+    def settle(self) -> None:
+        """Decide after a batch, before its numbers are used.
+
+        Raises:
+            ValueError: If a value is no number in either mark; names the first that does not fit training's.
+            MarksChangedError: If rows that were read in training's mark must be read in the other one.
+        """
+        if not self._misfits and not self._unreadable:
+            return
+        found, self._misfits = self._misfits, {}
+        self._exchanged.update(found)
+        if self._unreadable:
+            misfit = min((self._exchanged[name] for name in self._unreadable), key=lambda one: one.row)
+            raise ValueError(_unfit(misfit.column, misfit.value, misfit.row, "number"))
+        if not self._kept.isdisjoint(found):
+            raise MarksChangedError
+
+    def refuse_unsure(self) -> None:
+        """Raise ValueError if each value of a column in the other mark may have thousands instead."""
+        for name, misfit in self._exchanged.items():
+            if name not in self._sure:
+                mark = "comma" if misfit.column.comma else "point"
+                raise ValueError(
+                    f"column {name!r} holds {misfit.value!r} in row {misfit.row + 1}, which may have a "
+                    f"decimal mark or thousands; training had the decimal {mark}: write it that way, "
+                    "without separators of thousands"
+                )
+
+
+def read_with_marks(run: Callable[[DecimalMarks], Made]) -> Made:
+    """Return `run(marks)`, which reads a source from its first row and calls `settle` after each batch.
+
+    It is run again if a late row changes how earlier rows are to be read. A source pays nothing for that if it
+    has training's mark throughout, or the other one from its first batch on.
+    """
+    marks = DecimalMarks()
+    while True:
+        try:
+            made = run(marks)
+            marks.settle()
+        except MarksChangedError:
+            marks.restart()
+            continue
+        marks.refuse_unsure()
+        return made
 
 
 def plain(values: Any) -> Any:
@@ -75,16 +181,13 @@ def infinite_values(values: Any) -> int:
     return int(pc.sum(found).as_py() or 0)
 
 
-def numbers_of(values: Any, column: Column, first_row: int) -> NDArray[Any]:
-    """The values of a numeric column, NaN where missing.
-
-    Text is read as in training. If that fails, point and comma may have changed their roles, as in the file
-    of a program with another language: this is accepted where no value can be meant otherwise.
+def numbers_of(values: Any, column: Column, first_row: int, marks: DecimalMarks) -> NDArray[Any]:
+    """Return the values of a numeric column, NaN where missing; text is read by `marks`.
 
     Raises:
-        ValueError: If a value is no number or may be two, naming the column, the value and the row.
+        ValueError: If the type cannot be numbers.
     """
-    pa, pc = arrow(), compute()
+    pa = arrow()
     array = plain(values)
     if pa.types.is_null(array.type):
         return np.full(len(array), np.nan)
@@ -95,22 +198,7 @@ def numbers_of(values: Any, column: Column, first_row: int) -> NDArray[Any]:
             f"column {column.name!r} was numeric in training, but is now of the type {array.type}; "
             "convert it first"
         )
-    numbers = numbers_written(array, column.number_format)
-    if column.boolean:
-        numbers = pc.coalesce(numbers, truths(array).cast(pa.float64()))
-    if numbers.null_count > array.null_count and (row := _first_unknown(array, numbers, column)) >= 0:
-        others, sure = in_other_marks(array, column.number_format)
-        if _first_unknown(array, others, column) >= 0:
-            _refuse(array, row, column, first_row, "number")
-        if not sure:
-            mark = "comma" if column.comma else "point"
-            raise ValueError(
-                f"column {column.name!r} holds {array[row].as_py()!r} in row {first_row + row + 1}, which "
-                f"may have a decimal mark or thousands; training had the decimal {mark}: write it that way, "
-                "without separators of thousands"
-            )
-        numbers = others
-    return numbers_from(numbers)
+    return numbers_from(marks.read(array, column, first_row))
 
 
 def moments_of(values: Any, column: Column, first_row: int) -> Any:
@@ -132,7 +220,8 @@ def moments_of(values: Any, column: Column, first_row: int) -> Any:
         )
     moments = moments_written(array, column.date_format)
     if moments.null_count > array.null_count and (row := _first_unknown(array, moments, column)) >= 0:
-        _refuse(array, row, column, first_row, describe_date_format(column.date_format))
+        what = describe_date_format(column.date_format)
+        raise ValueError(_unfit(column, array[row].as_py(), first_row + row, what))
     return moments
 
 
@@ -204,8 +293,8 @@ def _first_unknown(array: Any, converted: Any, column: Column) -> int:
     return int(pc.index(bad, True).as_py())
 
 
-def _refuse(array: Any, row: int, column: Column, first_row: int, what: str) -> None:
-    raise ValueError(
-        f"column {column.name!r} holds {array[row].as_py()!r} in row {first_row + row + 1}, "
+def _unfit(column: Column, value: str, row: int, what: str) -> str:
+    return (
+        f"column {column.name!r} holds {value!r} in row {row + 1}, "
         f"which is no {what} as in training; correct it or leave it empty"
     )

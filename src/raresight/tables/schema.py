@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, numbers_from
 from raresight.tables.column_codec import (
+    DecimalMarks,
     codes_of,
     date_parts,
     infinite_values,
@@ -21,6 +22,7 @@ from raresight.tables.column_codec import (
     moments_of,
     numbers_of,
     plain,
+    read_with_marks,
     typed_moments,
     typed_numbers,
 )
@@ -100,32 +102,36 @@ class Schema:
         """float32, or float64 if a column has whole numbers beyond 2**24 or numbers beyond float32."""
         return np.dtype(np.float64 if self.wide else np.float32)
 
-    def matrix(self, table: Any, *, first_row: int = 0) -> NDArray[Any]:
-        """The features as a C-ordered matrix, NaN where missing.
+    def matrix(self, table: Any, *, first_row: int = 0, marks: DecimalMarks | None = None) -> NDArray[Any]:
+        """Code the features as a C-ordered matrix, NaN where missing.
 
         Args:
             table: An Arrow table or record batch. It need not have the target; other columns are ignored.
             first_row: The number of rows before it, for messages on a table read in batches.
+            marks: The decimal marks of a source whose batches are coded one by one: see `read_with_marks`.
+                Default: the table is the whole source.
 
         Raises:
             ValueError: If a column is missing, or holds a value that does not fit its kind.
         """
+        if marks is None:
+            return read_with_marks(lambda marks: self.matrix(table, first_row=first_row, marks=marks))
         self._refuse_missing_columns(table)
         matrix = np.empty((table.num_rows, len(self.feature_names)), dtype=self.dtype)
         start = 0
         for batch in _batches(table, [column.name for column in self.columns]):
             stop = start + batch.num_rows
-            _fill(matrix[start:stop], self._numbers(batch, first_row + start))
+            _fill(matrix[start:stop], self._numbers(batch, first_row + start, marks))
             start = stop
         return matrix
 
-    def _numbers(self, batch: Any, first_row: int) -> list[NDArray[Any]]:
-        """The columns of the matrix, one by one."""
+    def _numbers(self, batch: Any, first_row: int, marks: DecimalMarks) -> list[NDArray[Any]]:
+        """Code the columns of the matrix one by one."""
         numbers: list[NDArray[Any]] = []
         for column in self.columns:
             values = batch.column(column.name)
             if column.kind == "numeric":
-                numbers.append(numbers_of(values, column, first_row))
+                numbers.append(numbers_of(values, column, first_row, marks))
             elif column.kind == "categorical":
                 numbers.append(codes_of(values, column)[0])
             else:

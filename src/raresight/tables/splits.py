@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raresight.tables._arrow import arrow
+from raresight.tables.column_codec import DecimalMarks, read_with_marks
 from raresight.tables.fingerprints import Fingerprint
 from raresight.tables.profile import Profile, make_profile
 from raresight.tables.reader import Batches, TableWarning, open_batches
@@ -197,15 +198,21 @@ def _coded(schema: Schema, batches: Batches, split: Split) -> tuple[NDArray[Any]
 def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], str]:
     """The held-out rows of a source of their own, what its reader had to say, and its fingerprint."""
     batches, said = _open(source)
-    marks, kept, coded, rows = Fingerprint(batches.schema), [], [], 0
-    for batch in batches:
-        coded.append(schema.matrix(batch, first_row=rows))
-        kept.append(schema.labels(batch, first_row=rows))
-        marks.update(batch)
-        rows += batch.num_rows
-    if not rows:
-        raise ValueError(f"{source} has column names but no rows")
-    return LabelledRows(np.concatenate(coded), np.concatenate(kept)), said, marks.hexdigest()
+
+    def read(marks: DecimalMarks) -> tuple[LabelledRows, str]:
+        digest, coded, labels, rows = Fingerprint(batches.schema), [], [], 0
+        for batch in batches:
+            coded.append(schema.matrix(batch, first_row=rows, marks=marks))
+            marks.settle()
+            labels.append(schema.labels(batch, first_row=rows))
+            digest.update(batch)
+            rows += batch.num_rows
+        if not rows:
+            raise ValueError(f"{source} has column names but no rows")
+        return LabelledRows(np.concatenate(coded), np.concatenate(labels)), digest.hexdigest()
+
+    held_out, fingerprint = read_with_marks(read)
+    return held_out, said, fingerprint
 
 
 def _search_rows(
