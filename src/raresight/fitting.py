@@ -136,7 +136,8 @@ def _run(
         )
         # What is left takes seconds: a first Ctrl-C waits for it, a second one ends it.
         with nullcontext() if found.stopped_by == "interrupted" else Interrupts():
-            outcome = conclude(
+            result = conclude(
+                FitResult,
                 rows,
                 task,
                 found,
@@ -145,7 +146,6 @@ def _run(
                 seconds=lambda: time.perf_counter() - begun,
                 tell=lambda stage: tell(FitProgress(stage)),
             )
-            result = FitResult(**vars(outcome))
             if save:
                 tell(FitProgress("Writing the model and the report"))
                 result.save(folder)

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from raresight.automl.evaluation import InfluentialRow, SearchSummary
+from raresight.automl.evaluation import (
+    HeldOutEvaluation,
+    InfluentialRow,
+    Outcome,
+    SearchSummary,
+    Threshold,
+)
+from raresight.automl.options import Options
 from raresight.automl.records import FoldResult, Trial
-from raresight.metrics import interval, threshold_at_fpr
+from raresight.metrics import evaluate, threshold_at_fpr
 from raresight.metrics.comparison import Comparison
 from raresight.model.families import Candidate
-from raresight.report.fit_content import Answer, FitContent, MapPoint, Reliability, Reproduction, RowsUsed
+from raresight.report.fit_content import FitContent, MapPoint, Reliability
 from raresight.report.fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
+from raresight.tables.columns import Dropped
+from raresight.tables.profile import ColumnProfile, Profile
 
 HOSTILE = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\"&'</table>"
 FPR, MAX_FPR = 0.001, 0.01
@@ -29,68 +39,78 @@ def scores(rows: int, prior: float, seed: int) -> tuple[Any, Any]:
     return y, log_odds
 
 
-def fit_content(y: Any, log_odds: Any) -> FitContent:
+def outcome_of(y: Any, log_odds: Any) -> Outcome:
     positives = int(y.sum())
     negatives = len(y) - positives
+    names = [f"V{i}" for i in range(1, 31)]
+    return Outcome(
+        options=Options(
+            data="transactions.parquet", target="fraud", fpr=FPR, max_fpr=MAX_FPR, trials=60, jobs=1
+        ),
+        model=model_of("fraud", leaderboard(1)[0].candidate),
+        leaderboard=leaderboard(60),
+        search=SearchSummary(55, 5, 0, 60, 38.2, "trials"),
+        held_out=held_out_of(y, log_odds),
+        losses=(WINNER, "crossentropy", LONG_LOSS),
+        profile=Profile(
+            rows=3 * len(y),
+            positives=3 * positives,
+            prior=positives / len(y),
+            rho=positives / negatives,
+            duplicates=27,
+            columns=tuple(ColumnProfile(n, "numeric", 0.02, 100 + i, "", 0.6) for i, n in enumerate(names)),
+            dropped=(Dropped("customer", "looks like an identifier"),),
+            warnings=("27 rows are exact copies of another row.",),
+        ),
+        influential=tuple(InfluentialRow(1000 + i, i % 2, 0.01 * i, 0.1 / (i + 1)) for i in range(20)),
+        no_influence="",
+        fingerprint="9f2c",
+        versions={"numpy": "2.3"},
+        made="2026-11-15 14:02 UTC",
+        seconds=40.0,
+    )
+
+
+def model_of(target: str, winner: Candidate) -> Any:
+    """What the page reads of a model."""
+    member = SimpleNamespace(fitted=SimpleNamespace(candidate=winner))
+    return SimpleNamespace(schema=SimpleNamespace(target=target, positive="yes"), members=[member])
+
+
+def held_out_of(y: Any, log_odds: Any) -> HeldOutEvaluation:
     threshold = threshold_at_fpr(y, log_odds, FPR)
     alert = log_odds >= threshold
     probability = 1 / (1 + np.exp(-log_odds))
-    recall = interval("recall_at_fpr", y, log_odds, fpr=FPR, draws=200)
-    answer = Answer(
-        family="lightgbm",
-        loss=WINNER,
-        parameters={"learning_rate": 0.0512345, "n_estimators": 312},
-        headline=f"The model catches {recall.estimate:.1%} of the rows with fraud = yes.",
-        cost="At most 0.1% of the other rows raise a false alert.",
-        recall=recall,
-        fpr=FPR,
-        max_fpr=MAX_FPR,
-        alerts_per_100k=float(alert.mean() * 1e5),
-        precision=float(y[alert].mean()),
-        threshold=threshold,
-        threshold_probability=float(1 / (1 + np.exp(-threshold))),
-        fpr_seen=float(alert[y == 0].mean()),
-        fpr_bound=0.0012,
-        safe=(threshold + 0.2, 0.5),
-        loss_sentence="The loss mattered: it gained 1.32 points of partial AUC.",
-        loss_mattered=True,
-        partial_auc=interval("partial_auc", y, log_odds, max_fpr=MAX_FPR, draws=200),
-        auc=interval("roc_auc", y, log_odds),
+    gain = Comparison("partial_auc", 0.9, 0.88, 0.02, 0.01, 0.03, 0.01, 0.95, "delong")
+    return HeldOutEvaluation(
+        y=y,
+        log_odds=log_odds,
+        naive=np.sqrt(probability),
+        evaluation=evaluate(y, log_odds, fpr=FPR, max_fpr=MAX_FPR),
+        threshold=Threshold(threshold, float(alert[y == 0].mean()), 0.0012, threshold + 0.2, 0.5),
+        against_baseline=gain,
+        against_twin=gain,
     )
-    names = [f"V{i}" for i in range(1, 31)]
+
+
+def fit_content(y: Any, log_odds: Any) -> FitContent:
+    outcome = outcome_of(y, log_odds)
+    held_out = outcome.held_out
     return FitContent(
-        title="Fit of transactions.parquet",
-        made="2026-11-15 14:02 UTC",
-        answer=answer,
+        outcome=outcome,
         curve=curve_of(y, log_odds),
         band=band_of(y, log_odds, points=12, draws=200),
-        reliability=Reliability(reliability_of(y, np.sqrt(probability)), reliability_of(y, probability)),
+        reliability=Reliability(reliability_of(y, held_out.naive), reliability_of(y, held_out.probability)),
         distribution=distribution_of(y, log_odds),
-        leaderboard=leaderboard(60),
-        winner=leaderboard(1)[0].candidate,
         loss_map=loss_map(),
-        importance=tuple((name, 2 * (30 - i) / 930) for i, name in enumerate(names)),
-        information=information_of(y, log_odds, [WINNER, "crossentropy", LONG_LOSS], positives / len(y)),
-        influential=tuple(InfluentialRow(1000 + i, i % 2, 0.01 * i, 0.1 / (i + 1)) for i in range(20)),
-        profile={
-            "rows": 4 * len(y),
-            "positives": 4 * positives,
-            "prior": positives / len(y),
-            "rho": positives / negatives,
-            "duplicates": 27,
-            "columns": [
-                {"name": n, "kind": "numeric", "missing": 0.02, "distinct": 100 + i, "note": "", "auc": 0.6}
-                for i, n in enumerate(names)
-            ],
-            "dropped": [{"name": "customer", "reason": "looks like an identifier"}],
-            "warnings": ["27 rows are exact copies of another row."],
-        },
-        used=RowsUsed(3 * len(y), len(y), positives, "stratified by the label"),
-        reproduction=Reproduction(
-            "raresight fit transactions.parquet --target fraud", 0, {"numpy": "2.3"}, "9f2c"
-        ),
-        search=SearchSummary(55, 5, 0, 60, 38.2, "trials"),
+        importance=tuple((f"V{i + 1}", 2 * (30 - i) / 930) for i in range(30)),
+        information=information_of(y, log_odds, outcome.losses, outcome.profile.prior),
     )
+
+
+def of_outcome(content: FitContent, **changes: Any) -> FitContent:
+    """The content with changes of its outcome."""
+    return replace(content, outcome=replace(content.outcome, **changes))
 
 
 def leaderboard(rows: int) -> tuple[Trial, ...]:
@@ -128,41 +148,29 @@ def loss_map() -> tuple[MapPoint, ...]:
 
 def hostile(content: FitContent) -> FitContent:
     """Names that would run if they were not escaped, and sections without anything to show."""
-    leaders = (replace(content.leaderboard[0], candidate=Candidate("linear", HOSTILE)),)
-    column = {
-        "name": HOSTILE,
-        "kind": "categorical",
-        "missing": 0,
-        "distinct": 3,
-        "note": HOSTILE,
-        "auc": None,
-    }
-    return replace(
+    outcome = content.outcome
+    winner = Candidate("linear", HOSTILE, (("l2", 0.5),))
+    changed = of_outcome(
         content,
-        title=HOSTILE,
-        answer=replace(
-            content.answer,
-            family=HOSTILE,
-            loss=HOSTILE,
-            headline=HOSTILE,
-            loss_sentence=HOSTILE,
-            parameters={HOSTILE: 1},
-            safe=None,
+        options=Options(target=HOSTILE, time=f"{HOSTILE} time", trials=1, jobs=1),
+        model=model_of(HOSTILE, winner),
+        leaderboard=(replace(outcome.leaderboard[0], candidate=Candidate("linear", HOSTILE)),),
+        held_out=replace(outcome.held_out, threshold=replace(outcome.held_out.threshold, safe=None)),
+        profile=replace(
+            outcome.profile,
+            columns=(ColumnProfile(HOSTILE, "categorical", 0.0, 3, HOSTILE),),
+            dropped=(Dropped(HOSTILE, HOSTILE),),
+            warnings=(HOSTILE,),
         ),
-        leaderboard=leaders,
-        notes=(HOSTILE,),
-        loss_map=(),
-        loss_map_note=f"The map is empty: {HOSTILE}",
-        importance=((HOSTILE, 0.9), ("plain", 0.1)),
         influential=(),
-        influential_note="Influence was not computed: 900 columns are more than 500.",
+        no_influence=f"Influence was not computed: {HOSTILE}",
+        fingerprint=HOSTILE,
+        versions={HOSTILE: HOSTILE},
+        made=HOSTILE,
+    )
+    return replace(
+        changed,
+        loss_map=(),
+        importance=((HOSTILE, 0.9), ("plain", 0.1)),
         information=(replace(content.information[0], loss=HOSTILE, index=None),),
-        profile={
-            "rows": 10,
-            "columns": [column],
-            "dropped": [{"name": HOSTILE, "reason": HOSTILE}],
-            "warnings": [HOSTILE],
-        },
-        used=replace(content.used, split=HOSTILE),
-        reproduction=Reproduction(HOSTILE, 0, {HOSTILE: HOSTILE}, HOSTILE),
     )

@@ -14,11 +14,12 @@ from report.fit_page_sample import FPR, scores
 
 def test_first_figures_are_those_of_the_answer(page, rows, content):
     agrees(page, *rows, FPR)
-    assert page.chosen() == content.answer.threshold
-    low, high = content.answer.recall.low, content.answer.recall.high
+    assert page.chosen() == content.outcome.held_out.threshold.log_odds
+    recall = content.outcome.evaluation["recall_at_fpr"]
+    low, high = recall.low, recall.high
     assert page.text("out-recall-note") == f"95 % interval about {low * 100:.1f} % to {high * 100:.1f} %"
     lead = page.text("answer-head")
-    assert f"{content.answer.recall.estimate * 100:.1f} %" in lead
+    assert f"{recall.estimate * 100:.1f} %" in lead
     assert "0.1 %" in page.text("answer")
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from raresight.automl.evaluation import SearchSummary
-from raresight.automl.wording import repeat_note, search_note, search_summary
+from raresight.automl.wording import headline, no_alert_note, repeat_note, search_note, search_summary
 from raresight.report.fit_measures import curve_of
 from raresight.report.fit_page import write_fit_page
 from report.fit_page_browser import Opened
+from report.fit_page_sample import held_out_of, of_outcome
 
 
 def words(content, tmp_path, section=""):
@@ -44,7 +45,7 @@ def test_caption_says_why_the_columns_do_not_subtract(content, tmp_path):
 def test_search_cut_short_is_said_in_the_answer_and_at_the_candidates(content, tmp_path, search, counted):
     note = search_note(search)
     assert note.endswith(counted)
-    cut = replace(content, search=search, notes=(note,))
+    cut = of_outcome(content, search=search)
     for section in ("answer", "candidates"):
         assert note in words(cut, tmp_path, section)
 
@@ -52,26 +53,27 @@ def test_search_cut_short_is_said_in_the_answer_and_at_the_candidates(content, t
 def test_whole_search_is_summed_up_at_the_candidates_alone(content, tmp_path):
     whole = SearchSummary(40, 9, 1, 50, 38.2, "trials")
     assert search_note(whole) == ""
-    shown = words(replace(content, search=whole), tmp_path)
+    shown = words(of_outcome(content, search=whole), tmp_path)
     assert shown.count(search_summary(whole)) == 1
     assert shown.index(search_summary(whole)) < shown.index("Difference to cross entropy (points)")
 
 
 def test_repetition_is_promised_only_where_it_holds(content, tmp_path):
-    exact = repeat_note(content.search)
+    exact = repeat_note(content.outcome.search)
     assert exact in words(content, tmp_path, "reproduce")
     search = SearchSummary(50, 3, 0, None, 60.0, "budget", reproducible=False)
-    shown = words(replace(content, search=search), tmp_path, "reproduce")
+    shown = words(of_outcome(content, search=search), tmp_path, "reproduce")
     assert exact not in shown
     assert "--trials 53" in shown
 
 
 def test_one_positive_is_one_positive(content, tmp_path):
-    single = replace(
-        content,
-        used=replace(content.used, test_positives=1),
-        profile={**content.profile, "positives": 1},
-        importance=tuple((f"V{i}", 1 / 21) for i in range(21)),
+    outcome = content.outcome
+    evaluation = replace(outcome.evaluation, positives=1)
+    single = of_outcome(
+        replace(content, importance=tuple((f"V{i}", 1 / 21) for i in range(21))),
+        held_out=replace(outcome.held_out, evaluation=evaluation),
+        profile=replace(outcome.profile, positives=1),
     )
     shown = words(single, tmp_path)
     assert "held-out rows with 1 positive." in shown
@@ -84,28 +86,16 @@ def test_one_positive_is_one_positive(content, tmp_path):
 def silent(content):
     """The highest score is a negative's, so that the budget leaves no alert."""
     y, log_odds = np.repeat([0, 1], [100, 1]), np.append(np.arange(100.0), 50.5)
-    answer = replace(
-        content.answer,
-        headline="No alert is possible.",
-        cost="",
-        fpr=0.001,
-        precision=float("nan"),
-        alerts_per_100k=0.0,
-        threshold=float(np.nextafter(99.0, np.inf)),
-        threshold_probability=1.0,
-        fpr_seen=0.0,
-    )
-    return replace(
-        content, answer=answer, curve=curve_of(y, log_odds), band=(), notes=("No alert is possible.",)
-    )
+    changed = of_outcome(content, held_out=held_out_of(y, log_odds))
+    return replace(changed, curve=curve_of(y, log_odds), band=())
 
 
-@pytest.mark.parametrize("precision", [float("nan"), None])
-def test_budget_without_an_alert_is_said_plainly(silent, tmp_path, precision):
-    quiet = replace(silent, answer=replace(silent.answer, precision=precision))
+def test_budget_without_an_alert_is_said_plainly(silent, tmp_path):
+    note = no_alert_note(silent.outcome.held_out)
+    assert headline(silent.outcome) == note
     for section in ("answer", "explorer"):
-        shown = words(quiet, tmp_path, section)
-        assert silent.answer.headline in shown
+        shown = words(silent, tmp_path, section)
+        assert shown.replace(" %", "%").count(note) == 1
         assert not re.search(r"\bnan\b", shown, re.IGNORECASE)
 
 

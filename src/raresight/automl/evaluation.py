@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from ..common.calibration import Calibrator, held_out_calibrator, two_columns
 from ..common.json_values import plain
@@ -73,6 +74,11 @@ class Threshold:
     safe: float | None
     safe_recall: float | None
 
+    @property
+    def probability(self) -> float:
+        """The threshold as a probability."""
+        return float(expit(self.log_odds))
+
 
 @dataclass(frozen=True, eq=False)
 class HeldOutEvaluation:
@@ -95,6 +101,16 @@ class HeldOutEvaluation:
     threshold: Threshold
     against_baseline: Comparison | None
     against_twin: Comparison | None
+
+    @property
+    def probability(self) -> NDArray[np.float64]:
+        """Calibrated probabilities of the rows."""
+        return np.asarray(expit(self.log_odds))
+
+    @property
+    def alerts_per_100k(self) -> float:
+        """Alerts that 100,000 rows like these raise."""
+        return self.evaluation.alarms / self.evaluation.rows * 100_000
 
 
 @dataclass(frozen=True)
@@ -269,7 +285,11 @@ class Outcome:
         return "\n".join([answer, self.model.describe(), self.loss_sentence, *notes])
 
 
+Result = TypeVar("Result", bound=Outcome)
+
+
 def conclude(
+    kind: type[Result],
     rows: Data,
     task: SearchTask,
     found: SearchResult,
@@ -277,10 +297,11 @@ def conclude(
     engine: LocalEngine,
     seconds: Callable[[], float],
     tell: Callable[[str], None],
-) -> Outcome:
-    """From the end of the search to the outcome.
+) -> Result:
+    """Go from the end of the search to the outcome.
 
     Args:
+        kind: Class of the outcome.
         rows: Training rows and held-out rows.
         task: What the search was of.
         found: Its result.
@@ -329,7 +350,7 @@ def conclude(
         "made": made,
         "command": _as_done(options, search).command(),
     }
-    return Outcome(
+    return kind(
         options=options,
         model=Model.of(
             rows.schema,
@@ -484,8 +505,7 @@ def evaluate_held_out(
     """Score the held-out rows once with each model, and compare the models."""
     y = rows.test.y
     log_odds = winner.log_odds(rows.test.X)
-    probability = np.exp(-np.logaddexp(0.0, -log_odds))
-    evaluation = evaluate(y, log_odds, probability=probability, fpr=fpr, max_fpr=max_fpr, seed=seed)
+    evaluation = evaluate(y, log_odds, probability=expit(log_odds), fpr=fpr, max_fpr=max_fpr, seed=seed)
 
     def against(other: Fitted) -> Comparison | None:
         if other.candidate == winner.candidate:
@@ -554,7 +574,7 @@ def influential_rows(
     seen = np.flatnonzero(np.isfinite(out_of_fold))
     order = seen[np.argsort(-pull[seen], kind="stable")[:MOST_INFLUENTIAL]]
     total = float(np.sqrt(np.sum(pull**2)))
-    probability = np.exp(-np.logaddexp(0.0, -out_of_fold.astype(np.float64)))
+    probability = expit(out_of_fold.astype(np.float64))
     return tuple(
         InfluentialRow(
             row=int(numbers[i]),

@@ -20,6 +20,7 @@ __all__ = [
     "Verdict",
     "cost",
     "headline",
+    "headline_parts",
     "loss_verdict",
     "no_alert_note",
     "repeat_note",
@@ -30,23 +31,29 @@ __all__ = [
 
 
 def headline(outcome: Outcome) -> str:
-    """What the model catches, in the user's own names."""
+    """Say what the model catches, in the user's own names."""
+    return "".join(headline_parts(outcome))
+
+
+def headline_parts(outcome: Outcome) -> tuple[str, str, str]:
+    """Return the headline in three parts, of which the second is its figure; empty without an alert."""
     found, schema = outcome.evaluation, outcome.model.schema
     if not found.alarms:
-        return no_alert_note(outcome.held_out)
+        return no_alert_note(outcome.held_out), "", ""
     recall = found["recall_at_fpr"]
     return (
-        f"The model catches {recall.estimate:.1%} of the rows with {schema.target} = {schema.positive} "
-        f"({recall.level:.0%} interval {recall.low:.1%} to {recall.high:.1%})."
+        "The model catches ",
+        f"{recall.estimate:.1%}",
+        f" of the rows with {schema.target} = {schema.positive} "
+        f"({recall.level:.0%} interval {recall.low:.1%} to {recall.high:.1%}).",
     )
 
 
 def cost(outcome: Outcome) -> str:
     """What that costs in alerts; nothing where no alert is raised."""
-    found = outcome.evaluation
+    found, alerts = outcome.evaluation, outcome.held_out.alerts_per_100k
     if not found.alarms:
         return ""
-    alerts = found.alarms / found.rows * 100_000
     return (
         f"At most {100 * found.fpr:.4g}% of the other rows raise a false alert. "
         f"That is {alerts:,.0f} alerts per 100,000 rows, {found.precision:.1%} of them right."

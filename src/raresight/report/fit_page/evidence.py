@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
 from ...automl.evaluation import twin_of
 from ...automl.records import Trial
 from ...automl.space import CROSS_ENTROPY
-from ...automl.wording import repeat_note, search_summary
+from ...automl.wording import repeat_note, search_summary, split_sentence
 from ...model.families import Candidate
+from ...tables.profile import ColumnProfile
 from ..fit_content import FitContent
 from . import html as w
 from .html import empty, heads, left_out, sortable_heads, table
@@ -23,12 +23,13 @@ _ROLES = {"winner": "chosen", "baseline": "cross entropy, defaults", "twin": "cr
 
 
 def candidates(content: FitContent) -> str:
-    """The section of the leaderboard and the map."""
+    """Write the section of the leaderboard and the map."""
+    outcome = content.outcome
     return f"""
 <section id="candidates" aria-labelledby="candidates-head">
 <h2 id="candidates-head">Candidates</h2>
-<p id="search-summary">{search_summary(content.search)}</p>
-<p class="caption">Partial AUC up to a false-positive rate of {w.short_percent(content.answer.max_fpr)} is
+<p id="search-summary">{search_summary(outcome.search)}</p>
+<p class="caption">Partial AUC up to a false-positive rate of {w.short_percent(outcome.evaluation.max_fpr)} is
 the mean over the folds; the difference to cross entropy, in hundredths and with its paired interval, is taken
 on the out-of-fold scores of all folds together, so the two columns do not subtract. With so many candidates
 some intervals exclude zero by chance; the verdict above rests on the held-out rows.</p>
@@ -40,7 +41,7 @@ some intervals exclude zero by chance; the verdict above rests on the held-out r
 
 def _map(content: FitContent) -> str:
     if not content.loss_map:
-        return empty(content.loss_map_note or "No candidate had a loss with the parameters alpha and C.")
+        return empty("No candidate with the loss parameters alpha and C is complete.")
     return (
         '<div class="maps" id="chart-map"></div>'
         '<p class="caption">Cross-validated partial AUC of the losses TBL(alpha, C), a panel for each '
@@ -49,8 +50,9 @@ def _map(content: FitContent) -> str:
 
 
 def _leaderboard(content: FitContent) -> str:
+    outcome = content.outcome
     rows = [
-        (rank, trial, _role(rank, trial, content.winner)) for rank, trial in enumerate(content.leaderboard, 1)
+        (rank, trial, _role(rank, trial, outcome.winner)) for rank, trial in enumerate(outcome.leaderboard, 1)
     ]
     if not rows:
         return empty("No candidate was compared.")
@@ -155,7 +157,7 @@ def _importance(content: FitContent) -> str:
 
 def evidence(content: FitContent) -> str:
     """The section of statistical information and influential rows."""
-    rho = content.profile.get("rho") or content.curve.positives / content.curve.negatives
+    rho = content.outcome.profile.rho
     negatives = round(1 / rho) if rho < 0.1 else 1 / rho
     return f"""
 <section id="evidence" aria-labelledby="evidence-head">
@@ -188,9 +190,9 @@ def _information(content: FitContent) -> str:
 
 
 def _influential(content: FitContent) -> str:
-    rows = content.influential
+    rows = content.outcome.influential
     if not rows:
-        return empty(content.influential_note or "No row has enough influence to be listed.")
+        return empty(content.outcome.no_influence or "No row has enough influence to be listed.")
     head = heads(("Row, from 1", "n"), ("Label", "n"), ("Probability, unseen", "n"), ("Influence", "n"))
     body = "".join(
         f'<tr><td class="n">{w.count(row.row)}</td><td class="n">{row.label}</td>'
@@ -208,42 +210,36 @@ MOST_LINES = 100
 
 def data(content: FitContent) -> str:
     """The section of the data's profile."""
-    profile = content.profile
+    profile = content.outcome.profile
     pairs = "".join(f"<dt>{label}</dt><dd>{value}</dd>" for label, value in _facts(content))
-    dropped = (f"{column['name']}: {column['reason']}" for column in profile.get("dropped", ()))
+    dropped = (f"{column.name}: {column.reason}" for column in profile.dropped)
     return f"""
 <section id="data" aria-labelledby="data-head">
 <h2 id="data-head">Data</h2>
 <dl class="pairs">{pairs}</dl>
 <h3 id="warnings">Warnings</h3>
-{_lines(profile.get("warnings", ()), "No warning.")}
+{_lines(profile.warnings, "No warning.")}
 <h3 id="dropped">Columns not used</h3>
 {_lines(dropped, "Every column was used.")}
 <h3 id="columns">Columns used</h3>
-{_columns(profile.get("columns", ()))}
+{_columns(profile.columns)}
 </section>"""
 
 
 def _facts(content: FitContent) -> list[tuple[str, str]]:
-    profile, used = content.profile, content.used
-    trained = w.count(used.train_rows)
-    if profile.get("positives") is not None:
-        trained += f" with {w.counted(profile['positives'], 'positive')}{_rarity(profile.get('prior'))}"
-    facts = [
-        ("Rows", w.count(used.train_rows + used.test_rows)),
-        ("Training rows", trained),
-        ("Held-out rows", f"{w.count(used.test_rows)} with {w.counted(used.test_positives, 'positive')}"),
-        ("Split", w.sentence(used.split)),
+    profile, found = content.outcome.profile, content.outcome.evaluation
+    trained = f"{w.count(profile.rows)} with {w.counted(profile.positives, 'positive')}"
+    return [
+        ("Rows", w.count(profile.rows + found.rows)),
+        (
+            "Training rows",
+            f"{trained} ({w.percent(profile.prior)}, one in {w.count(1 / profile.prior)})",
+        ),
+        ("Held-out rows", f"{w.count(found.rows)} with {w.counted(found.positives, 'positive')}"),
+        ("Split", w.sentence(split_sentence(content.outcome.options))),
+        ("Odds of a positive (rho)", w.significant(profile.rho, 3)),
+        ("Training rows that repeat another", w.count(profile.duplicates)),
     ]
-    if profile.get("rho") is not None:
-        facts.append(("Odds of a positive (rho)", w.significant(profile["rho"], 3)))
-    if profile.get("duplicates") is not None:
-        facts.append(("Training rows that repeat another", w.count(profile["duplicates"])))
-    return facts
-
-
-def _rarity(prior: float | None) -> str:
-    return f" ({w.percent(prior)}, one in {w.count(1 / prior)})" if prior else ""
 
 
 def _lines(lines: Iterable[str], none: str) -> str:
@@ -254,7 +250,7 @@ def _lines(lines: Iterable[str], none: str) -> str:
     return f'<ul class="words">{items}</ul>{left_out(len(found) - MOST_LINES, "line")}'
 
 
-def _columns(columns: Sequence[Mapping[str, Any]]) -> str:
+def _columns(columns: Sequence[ColumnProfile]) -> str:
     if not columns:
         return empty("No column was looked at.")
     head = sortable_heads(
@@ -267,9 +263,9 @@ def _columns(columns: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _column(column: Mapping[str, Any]) -> str:
-    title, kind, note = w.name(column["name"]), w.name(column["kind"]), w.name(column.get("note") or "", 200)
-    missing, distinct, auc = (column.get(key) for key in ("missing", "distinct", "auc"))
+def _column(column: ColumnProfile) -> str:
+    title, kind, note = w.name(column.name), w.name(column.kind), w.name(column.note, 200)
+    missing, distinct, auc = column.missing, column.distinct, column.auc
     return (
         f'<tr><th scope="row" data-value="{title}">{title}</th><td data-value="{kind}">{kind}</td>'
         f'<td class="n" data-value="{w.key(missing)}">{w.percent(missing)}</td>'
@@ -281,16 +277,16 @@ def _column(column: Mapping[str, Any]) -> str:
 
 def reproduction(content: FitContent) -> str:
     """The section that says how to get the same result again."""
-    r = content.reproduction
-    versions = "".join(f"<li>{w.name(key)} {w.name(value)}</li>" for key, value in r.versions.items())
+    outcome = content.outcome
+    versions = "".join(f"<li>{w.name(key)} {w.name(value)}</li>" for key, value in outcome.versions.items())
     return f"""
 <section id="reproduce" aria-labelledby="reproduce-head">
 <h2 id="reproduce-head">How to reproduce</h2>
-<p>{repeat_note(content.search)}</p>
-<pre><code>{escape(r.command)}</code></pre>
+<p>{repeat_note(outcome.search)}</p>
+<pre><code>{escape(outcome.command)}</code></pre>
 <dl class="pairs">
-<dt>Seed</dt><dd>{r.seed}</dd>
-<dt>Data fingerprint</dt><dd><code>{w.name(r.fingerprint) or "not taken"}</code></dd>
-<dt>Versions</dt><dd><ul class="inline">{versions or "<li>not recorded</li>"}</ul></dd>
+<dt>Seed</dt><dd>{outcome.options.seed}</dd>
+<dt>Data fingerprint</dt><dd><code>{w.name(outcome.fingerprint)}</code></dd>
+<dt>Versions</dt><dd><ul class="inline">{versions}</ul></dd>
 </dl>
 </section>"""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ...model.families import FAMILIES
-from ..fit_content import Answer, FitContent
+from ...automl.evaluation import Outcome, Threshold
+from ...automl.wording import cost, headline, headline_parts
+from ...model.families import FAMILIES, Candidate
+from ..fit_content import FitContent
 from . import html as w
 
 __all__ = ["answer", "curves", "explorer"]
@@ -13,72 +15,76 @@ __all__ = ["answer", "curves", "explorer"]
 
 def answer(content: FitContent) -> str:
     """The section that answers; plain HTML, so that it reads without scripts."""
-    a = content.answer
+    outcome = content.outcome
+    found, winner, held_out = outcome.evaluation, outcome.winner, outcome.held_out
+    recall, area, auc = found["recall_at_fpr"], found["partial_auc"], found["roc_auc"]
     figures = "\n".join(
         (
-            _figure("Recall", w.percent(a.recall.estimate), w.span(a.recall)),
-            _figure("Precision", w.percent(a.precision), _one_in(a.precision)),
+            _figure("Recall", w.percent(recall.estimate), w.span(recall)),
+            _figure("Precision", w.percent(found.precision), _one_in(found.precision)),
             _figure(
-                "Alerts per 100,000 cases", w.count(a.alerts_per_100k), "at the held-out share of positives"
+                "Alerts per 100,000 cases",
+                w.count(held_out.alerts_per_100k),
+                "at the held-out share of positives",
             ),
             _figure(
                 "Threshold (log-odds)",
-                w.threshold(a.threshold),
-                f"probability {w.percent(a.threshold_probability, 4)}",
+                w.threshold(held_out.threshold.log_odds),
+                f"probability {w.percent(held_out.threshold.probability, 4)}",
             ),
             _figure(
-                f"Partial AUC to {w.short_percent(a.max_fpr)}",
-                w.decimal(a.partial_auc.estimate),
-                w.span(a.partial_auc, w.decimal),
+                f"Partial AUC to {w.short_percent(found.max_fpr)}",
+                w.decimal(area.estimate),
+                w.span(area, w.decimal),
             ),
-            _figure("AUC", w.decimal(a.auc.estimate), w.span(a.auc, w.decimal)),
+            _figure("AUC", w.decimal(auc.estimate), w.span(auc, w.decimal)),
         )
     )
     return f"""
 <section id="answer" aria-labelledby="answer-head">
-<h2 id="answer-head" class="lead">{_headline(a)}</h2>
-<p class="under">{w.sentence(a.cost)} Measured on {w.counted(content.used.test_rows, "held-out row")} with
-{w.counted(content.used.test_positives, "positive")}.{_pointer(content)}</p>
-{_notes(content)}
+<h2 id="answer-head" class="lead">{_headline(outcome)}</h2>
+<p class="under">{w.sentence(cost(outcome))} Measured on {w.counted(found.rows, "held-out row")} with
+{w.counted(found.positives, "positive")}.{_pointer(outcome)}</p>
+{_notes(outcome)}
 <dl class="figures">
 {figures}
 </dl>
-<p class="verdict {"good" if a.loss_mattered else "plain"}">{w.sentence(a.loss_sentence)}</p>
+<p class="verdict {"good" if outcome.loss_mattered else "plain"}">{w.sentence(outcome.loss_sentence)}</p>
 <dl class="pairs">
-<dt>Model</dt><dd>{w.family_name(a.family)}</dd>
-<dt>Loss</dt><dd><code>{w.loss(a.loss)}</code></dd>
-<dt>Parameters</dt><dd>{_parameter_words(a)}</dd>
-<dt>Threshold</dt><dd>{_threshold_words(content)}</dd>
+<dt>Model</dt><dd>{w.family_name(winner.family)}</dd>
+<dt>Loss</dt><dd><code>{w.loss(winner.loss)}</code></dd>
+<dt>Parameters</dt><dd>{_parameter_words(winner)}</dd>
+<dt>Threshold</dt><dd>{_threshold_words(held_out.threshold)}</dd>
 </dl>
 </section>"""
 
 
-def _headline(answer: Answer) -> str:
-    """The headline with its figure in bold."""
-    figure = w.sentence(f"{answer.recall.estimate:.1%}")
-    return w.sentence(answer.headline).replace(figure, f"<strong>{figure}</strong>", 1)
+def _headline(outcome: Outcome) -> str:
+    """Write the headline with its figure in bold."""
+    before, figure, after = (w.sentence(part) for part in headline_parts(outcome))
+    return before + (f"<strong>{figure}</strong>" if figure else "") + after
 
 
-def _parameter_words(answer: Answer) -> str:
+def _parameter_words(winner: Candidate) -> str:
     """Every parameter of the family: those that the search chose, then its defaults."""
-    defaults = FAMILIES[answer.family].defaults if answer.family in FAMILIES else {}
-    usual = {key: value for key, value in defaults.items() if key not in answer.parameters}
-    chosen, rest = w.parameters(answer.parameters), w.parameters(usual)
+    given = dict(winner.parameters)
+    usual = {key: value for key, value in FAMILIES[winner.family].defaults.items() if key not in given}
+    chosen, rest = w.parameters(given), w.parameters(usual)
     return "; ".join(part for part in (chosen, f"by default {rest}" if rest else "") if part)
 
 
-def plain_answer(content: FitContent) -> str:
+def plain_answer(outcome: Outcome) -> str:
     """The operating point in words, for a browser without scripts."""
-    a = content.answer
+    threshold = outcome.held_out.threshold
     return (
-        f"{w.sentence(a.headline)} {w.sentence(a.cost)} "
-        f"The threshold is {w.threshold(a.threshold)} in log-odds "
-        f"(probability {w.percent(a.threshold_probability, 4)})."
+        f"{w.sentence(headline(outcome))} {w.sentence(cost(outcome))} "
+        f"The threshold is {w.threshold(threshold.log_odds)} in log-odds "
+        f"(probability {w.percent(threshold.probability, 4)})."
     )
 
 
-def _pointer(content: FitContent) -> str:
-    warnings = len(content.profile.get("warnings", ()))
+def _pointer(outcome: Outcome) -> str:
+    warnings = len(outcome.profile.warnings)
     if not warnings:
         return ""
     words = (
@@ -96,33 +102,31 @@ def _figure(label: str, value: str, note: str) -> str:
     )
 
 
-def _one_in(precision: float | None) -> str:
-    if precision is None or math.isnan(precision):
+def _one_in(precision: float) -> str:
+    if math.isnan(precision):
         return "no alert is raised"
     return f"one alert in {w.count(1 / precision)} is true" if precision > 0 else "no true alert"
 
 
-def _notes(content: FitContent) -> str:
+def _notes(outcome: Outcome) -> str:
     """The notes; one that is the headline already is not repeated."""
-    notes = (note for note in content.notes if note != content.answer.headline)
+    notes = (note for note in outcome.notes if note != headline(outcome))
     return "".join(f'<p class="warned">{w.sentence(note)}</p>' for note in notes)
 
 
-def _threshold_words(content: FitContent) -> str:
-    a = content.answer
+def _threshold_words(threshold: Threshold) -> str:
     sure = f"95{w.SPACE}% confidence"
     words = (
-        f"On the held-out rows {w.percent(a.fpr_seen)} of the negatives lie at or above it; with {sure} the "
-        f"true rate is at most {w.percent(a.fpr_bound)}. "
+        f"On the held-out rows {w.percent(threshold.fpr_seen)} of the negatives lie at or above it; "
+        f"with {sure} the true rate is at most {w.percent(threshold.fpr_bound)}. "
     )
-    if a.safe is None:
+    if threshold.safe is None or threshold.safe_recall is None:
         return (
             words + f"The held-out negatives are too few for a threshold that keeps the budget with {sure}."
         )
-    threshold, recall = a.safe
     return words + (
-        f"To keep the budget on new data with {sure}, use {w.threshold(threshold)}, which catches "
-        f"{w.percent(recall)}."
+        f"To keep the budget on new data with {sure}, use {w.threshold(threshold.safe)}, which catches "
+        f"{w.percent(threshold.safe_recall)}."
     )
 
 
@@ -133,7 +137,8 @@ def explorer(content: FitContent) -> str:
 <h2 id="explorer-head">Operating-point explorer</h2>
 <p>Choose how many false alarms you can afford, or how many alerts a day you can look at, or what errors cost.
 The figures are those of the held-out rows at the threshold that results.</p>
-<noscript><p class="empty">The explorer and the charts need JavaScript. {plain_answer(content)}</p></noscript>
+<noscript><p class="empty">The explorer and the charts need JavaScript.
+{plain_answer(content.outcome)}</p></noscript>
 <div class="explorer">
 <form class="controls" onsubmit="return false" autocomplete="off">
 <div class="wide">
@@ -150,7 +155,7 @@ The figures are those of the held-out rows at the threshold that results.</p>
 <p class="note" id="prior-help">In use; precision, alerts and cost follow it.
 <button type="button" class="link" id="reset-prior" hidden>Held-out share</button></p></div>
 <div class="buttons"><button type="button" id="cheapest" disabled>Cheapest threshold</button>
-<button type="button" id="restart">Back to {w.short_percent(content.answer.fpr)}</button></div>
+<button type="button" id="restart">Back to {w.short_percent(content.outcome.evaluation.fpr)}</button></div>
 </form>
 <div class="outcome">
 <p id="set-by" class="set-by" aria-live="polite"></p>
@@ -184,7 +189,7 @@ def _output(label: str, key: str, *notes: str) -> str:
 
 def curves(content: FitContent) -> str:
     """The section of the charts that read the held-out rows."""
-    level = w.percent(content.answer.recall.level, 2)
+    level = w.percent(content.outcome.evaluation["recall_at_fpr"].level, 2)
     charts = "\n".join(
         (
             _chart(

@@ -52,6 +52,8 @@ def write_fit_page(content: FitContent, path: Path | str) -> Path:
 
 
 def _page(content: FitContent) -> str:
+    outcome = content.outcome
+    title = escape(f"{outcome.source}: {outcome.options.target}")
     sections = (answer, explorer, curves, candidates, features, evidence, data, reproduction)
     body = "\n".join(section(content) for section in sections)
     scripts = "\n".join(asset(name) for name in SCRIPTS)
@@ -63,7 +65,7 @@ def _page(content: FitContent) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
-<title>{escape(content.title)}</title>
+<title>{title}</title>
 <style>
 {asset("page.css")}
 </style>
@@ -72,7 +74,7 @@ def _page(content: FitContent) -> str:
 <body>
 <a class="skip" href="#answer">Skip to the answer</a>
 <header>
-<div><h1>{escape(content.title)}</h1><p>raresight fit, {escape(content.made)}</p></div>
+<div><h1>{title}</h1><p>raresight fit, {escape(outcome.made)}</p></div>
 <button type="button" id="theme" class="screen">Dark theme</button>
 </header>
 <nav class="screen" aria-label="Sections"><a href="#explorer">Explorer</a><a href="#curves">Curves</a><a
@@ -94,11 +96,11 @@ href="#data">Data</a><a href="#reproduce">Reproduce</a></nav>
 
 def for_script(content: FitContent) -> str:
     """What the scripts read, as JSON that cannot end its script element; long arrays as base64."""
-    curve = content.curve
+    curve, found = content.curve, content.outcome.evaluation
     facts = {
-        "fpr": content.answer.fpr,
-        "maxFpr": content.answer.max_fpr,
-        "level": content.answer.recall.level,
+        "fpr": found.fpr,
+        "maxFpr": found.max_fpr,
+        "level": found["recall_at_fpr"].level,
         "curve": {
             "thresholds": _base64(curve.thresholds, "<f8"),
             "tp": _base64(curve.true_positives, "<u4"),
@@ -120,19 +122,21 @@ def for_script(content: FitContent) -> str:
 
 def _band(content: FitContent) -> list[BandPoint]:
     """The band, through the very interval that the answer gives."""
-    a = content.answer
-    given = [point for point in content.band if point.fpr != a.fpr]
-    own = BandPoint(a.fpr, a.recall.estimate, a.recall.low, a.recall.high)
+    found = content.outcome.evaluation
+    recall = found["recall_at_fpr"]
+    given = [point for point in content.band if point.fpr != found.fpr]
+    own = BandPoint(found.fpr, recall.estimate, recall.low, recall.high)
     return sorted([*given, own], key=lambda point: point.fpr) if given else []
 
 
 def _winner_place(content: FitContent) -> dict[str, Any] | None:
     """The point of the map that the chosen loss is, if it is one."""
+    winner = content.outcome.winner
     try:
-        loss = parse(content.answer.loss)
+        loss = parse(winner.loss)
     except ValueError:
         return None  # a loss of the user's own is not on the map
-    place = (content.answer.family, getattr(loss, "alpha", None), getattr(loss, "C", 0.0))
+    place = (winner.family, getattr(loss, "alpha", None), getattr(loss, "C", 0.0))
     for point in content.loss_map:
         if (point.family, point.alpha, point.C) == place:
             return {"family": point.family, "alpha": point.alpha, "C": point.C}
