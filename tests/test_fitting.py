@@ -191,7 +191,7 @@ def test_a_budget_no_threshold_keeps(tmp_path):
     )
     assert "nan" not in str(result)
     assert no_alert_note(result.held_out) in str(result)
-    assert result.evaluation.alarms == 0
+    assert result.evaluation.alerts == 0
     assert "nan" not in (result.report(tmp_path / "page.html").read_text().lower().split("<script")[0])
 
 

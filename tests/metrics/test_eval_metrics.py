@@ -284,9 +284,9 @@ def test_several_classes_are_refused():
     three = np.arange(len(Y)) % 3
     settings = {"objective": "multi:softprob", "num_class": 3, "nthread": 1}
     data = xgb.DMatrix(X, three)
-    with pytest.raises(ValueError, match="predicts 3 values a row, but partial_auc is for two classes"):
+    with pytest.raises(ValueError, match="predicts 3 values per row, but partial_auc is for two classes"):
         xgb.train(settings, data, 1, evals=[(data, "train")], custom_metric=xgboost_metric())
-    with pytest.raises(ValueError, match="predicts 3 values a row"):
+    with pytest.raises(ValueError, match="predicts 3 values per row"):
         lgb.LGBMClassifier(n_estimators=1, verbose=-1, n_jobs=1).fit(
             X, three, **validation(X, three), eval_metric=lightgbm_metric()
         )

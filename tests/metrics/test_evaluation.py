@@ -34,7 +34,7 @@ def test_agrees_with_the_single_metrics(rows):
     assert result.calibration["mean_probability"] == pytest.approx(p.mean())
     assert (result.rows, result.positives) == (30_100, 100)
     alarm = z >= result.threshold
-    assert result.alarms == alarm.sum()
+    assert result.alerts == alarm.sum()
     assert result.precision == y[alarm].mean()
     assert alarm[y == 1].mean() == result["recall_at_fpr"].estimate
 
@@ -73,7 +73,7 @@ def test_weights():
 
 def test_no_alarm_at_all():
     result = metrics.evaluate([0] * 20 + [1], [1.0] * 21)
-    assert result.alarms == 0
+    assert result.alerts == 0
     assert np.isnan(result.precision)
     assert "nan" in str(result)
 
@@ -82,7 +82,7 @@ def test_infinite_scores_leave_no_threshold(rows):
     y, z, _ = rows
     z = np.where(np.arange(len(z)) < 200, np.inf, z)
     result = metrics.evaluate(y, z, fpr=np.float32(0.001))
-    assert (result.threshold, result.alarms) == (np.inf, 0)
+    assert (result.threshold, result.alerts) == (np.inf, 0)
     assert result["recall_at_fpr"].estimate == 0
     assert json.dumps(result.to_dict())
 

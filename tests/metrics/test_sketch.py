@@ -359,7 +359,7 @@ def test_confidence_equals_the_direct_threshold_inside_the_exact_part():
 def test_confidence_beyond_the_exact_part_is_refused():
     y, s = sample(1, rows=20_000)
     sketch = RankSketch(capacity=1000, resolution=64).add(y, s)
-    with pytest.raises(ValueError, match="only the 1001 highest negatives are known exactly"):
+    with pytest.raises(ValueError, match="only 1001 are known exactly"):
         sketch.threshold_at_fpr(0.1, confidence=0.95)
     with pytest.raises(ValueError, match="confidence must be between 0 and 1"):
         sketch.threshold_at_fpr(0.01, confidence=1.5)
@@ -367,7 +367,7 @@ def test_confidence_beyond_the_exact_part_is_refused():
 
 def test_confidence_needs_the_capacity_that_its_error_names():
     y, s = sample(1, rows=20_000)
-    allowed = threshold.allowed_false_alarms(int(np.sum(~y)), 0.05, 0.9)
+    allowed = threshold.allowed_false_positives(int(np.sum(~y)), 0.05, 0.9)
     with pytest.raises(ValueError, match=f"capacity of at least {allowed}"):
         RankSketch(capacity=allowed - 1, resolution=64).add(y, s).threshold_at_fpr(0.05, confidence=0.9)
     sketch = RankSketch(capacity=allowed, resolution=64).add(y, s)
@@ -682,7 +682,7 @@ def test_a_file_cut_short_is_refused(tmp_path):
     path = tmp_path / "scores.sketch"
     for end in (2, 10, 100, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:end])
-        with pytest.raises(ValueError, match=r"scores\.sketch is damaged or cut short"):
+        with pytest.raises(ValueError, match=r"scores\.sketch is damaged or truncated"):
             RankSketch.load(path)
 
 
@@ -726,9 +726,9 @@ def test_a_foreign_file_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda arrays: arrays.update(version=np.array(2)), "format version 2, .* a newer one"),
+        (lambda arrays: arrays.update(version=np.array(2)), "format version 2, .* newer"),
         (lambda arrays: arrays.update(format=np.array("raresight.Other")), "it holds raresight.Other"),
-        (lambda arrays: arrays.pop("negative_levels"), "not a whole RankSketch file .*levels"),
+        (lambda arrays: arrays.pop("negative_levels"), "not a complete RankSketch file .*levels"),
         (lambda arrays: arrays["negative_counts"].__iadd__([1, 0, 0, 0]), "counts do not add up"),
         (lambda arrays: arrays.update(positive_kept=np.zeros(3)), "its scores have type"),
         (lambda arrays: arrays["settings"].__setitem__(0, 0), "capacity must be at least 1"),

@@ -236,7 +236,7 @@ def test_round_trip(tmp_path, columns):
         RankSketch.load(tmp_path / "metrics.npz")
     whole = (tmp_path / "metrics.npz").read_bytes()
     (tmp_path / "metrics.npz").write_bytes(whole[:-40])
-    with pytest.raises(ValueError, match="damaged or cut short"):
+    with pytest.raises(ValueError, match="damaged or truncated"):
         StreamingMetrics.load(tmp_path / "metrics.npz")
 
 

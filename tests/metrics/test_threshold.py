@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
 from raresight.metrics import recall_at_fpr, threshold_at_fpr
-from raresight.metrics.threshold import allowed_false_alarms
+from raresight.metrics.threshold import allowed_false_positives
 from score_cases import score_rows
 
 RATES = st.sampled_from([0.001, 0.01, 0.1, 0.3, 0.5, 0.9, 1.0])
@@ -50,9 +50,9 @@ def test_bound_is_the_order_statistics(negatives, fpr, confidence):
     """The rate above the (k+1)-th highest of n is Beta(k + 1, n - k)."""
     if 1 - (1 - fpr) ** negatives < confidence:
         with pytest.raises(ValueError, match="negatives cannot show"):
-            allowed_false_alarms(negatives, fpr, confidence)
+            allowed_false_positives(negatives, fpr, confidence)
         return
-    k = allowed_false_alarms(negatives, fpr, confidence)
+    k = allowed_false_positives(negatives, fpr, confidence)
     assert beta.cdf(fpr, k + 1, negatives - k) >= confidence - 1e-9
     if k + 1 < negatives:
         assert beta.cdf(fpr, k + 2, negatives - k - 1) < confidence + 1e-9
@@ -113,7 +113,7 @@ def test_weightless_rows_after_the_cut():
 
 def test_more_negatives_than_a_32_bit_number_counts():
     # The normal approximation, which is close at ten thousand expected.
-    k = allowed_false_alarms(10_000_000_000, 1e-6, 0.95)
+    k = allowed_false_positives(10_000_000_000, 1e-6, 0.95)
     assert k == pytest.approx(10_000 - 1.645 * 100, abs=2)
 
 

@@ -226,7 +226,7 @@ def test_prefit_errors():
     with pytest.raises(NotFittedError):
         ThresholdAtFPR(LogisticRegression(), cv="prefit").fit(X, Y)
     fitted = LogisticRegression().fit(X, Y)
-    with pytest.raises(ValueError, match="the class 2, which the fitted estimator does not know"):
+    with pytest.raises(ValueError, match="the class 2, which the estimator was not fitted to"):
         ThresholdAtFPR(fitted, fpr=0.05, cv="prefit").fit(X, Y + 1)
     with pytest.raises(ValueError, match="fits nothing, so it cannot use sample_weight"):
         ThresholdAtFPR(fitted, fpr=0.05, cv="prefit").fit(X, Y, sample_weight=np.ones(len(Y)))

@@ -110,7 +110,7 @@ class HeldOutEvaluation:
     @property
     def alerts_per_100k(self) -> float:
         """Alerts that 100,000 rows like these raise."""
-        return self.evaluation.alarms / self.evaluation.rows * 100_000
+        return self.evaluation.alerts / self.evaluation.rows * 100_000
 
 
 @dataclass(frozen=True)

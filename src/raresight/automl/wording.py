@@ -38,7 +38,7 @@ def headline(outcome: Outcome) -> str:
 def headline_parts(outcome: Outcome) -> tuple[str, str, str]:
     """Return the headline in three parts, of which the second is its figure; empty without an alert."""
     found, schema = outcome.evaluation, outcome.model.schema
-    if not found.alarms:
+    if not found.alerts:
         return no_alert_note(outcome.held_out), "", ""
     recall = found["recall_at_fpr"]
     return (
@@ -52,7 +52,7 @@ def headline_parts(outcome: Outcome) -> tuple[str, str, str]:
 def cost(outcome: Outcome) -> str:
     """What that costs in alerts; nothing where no alert is raised."""
     found, alerts = outcome.evaluation, outcome.held_out.alerts_per_100k
-    if not found.alarms:
+    if not found.alerts:
         return ""
     return (
         f"At most {100 * found.fpr:.4g}% of the other rows raise a false alert. "
@@ -62,7 +62,7 @@ def cost(outcome: Outcome) -> str:
 
 def no_alert_note(held_out: HeldOutEvaluation) -> str:
     """Where so many negatives share the highest score that any alert breaks the budget; else nothing."""
-    if held_out.evaluation.alarms:
+    if held_out.evaluation.alerts:
         return ""
     top = held_out.log_odds == held_out.log_odds.max()
     rate = float(np.mean(top[held_out.y == 0]))

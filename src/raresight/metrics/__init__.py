@@ -1,6 +1,6 @@
 """Metrics for rare events: ranking at tiny false-positive rates, calibration, intervals.
 
-Every function takes `(y_true, y_score)` as scikit-learn does: labels 0 and 1 and one score a row, from
+Every function takes `(y_true, y_score)` as scikit-learn does: labels 0 and 1 and one score per row, from
 NumPy, pandas, polars or torch. `roc_auc`, `partial_auc` and `recall_at_fpr` of a tensor on a GPU run there.
 """
 
@@ -58,7 +58,7 @@ __all__ = [
     "xgboost_metric",
 ]
 
-# Built on scikit-learn, which takes a second to import and is absent on a bare GPU machine.
+# These need scikit-learn, which takes a second to import and is not installed on every GPU machine.
 _LAZY = {"scorer": "scorers", "ThresholdAtFPR": "threshold_classifier"}
 
 

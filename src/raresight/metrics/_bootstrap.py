@@ -1,11 +1,12 @@
-"""The Bayesian bootstrap: random ROC curves that could have given the one seen, and random row weights.
+"""The Bayesian bootstrap: random ROC curves that could have produced the observed one, or random weights.
 
-A fresh sample of n scores cuts the population's false-positive rate [0, 1] into n + 1 pieces whose lengths
-are distributed as Gamma(1) variables over their sum. So the population rate at a place with j negatives above
-is Gamma(j) over Gamma(n + 1), whatever the distribution of the scores, and a run of negatives between two
-positives is one Gamma draw: only the steps of the curve are drawn, never the rows. Positives get Gamma
-weights likewise, with half a positive more at each end (Jeffreys' prior), which keeps an interval from
-shrinking to a point where all or none are caught.
+A sample of n negatives cuts the population's false-positive rate [0, 1] into n + 1 pieces. Their lengths are
+distributed as Gamma(1) variables over their sum. So the population rate at a place with j negatives above it
+is Gamma(j) over Gamma(n + 1), for any distribution of scores. A run of negatives between two positives is one
+Gamma draw: only the steps of the curve are drawn, never the rows.
+
+Positives get Gamma weights in the same way, with half a positive more at each end (Jeffreys' prior).
+Without it an interval would shrink to a point where a threshold catches all positives or none.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ Floats = NDArray[np.float64]
 
 MOST_STEPS = 20_000
 DRAWN_TOGETHER = 1 << 21  # numbers drawn in one batch: some tens of megabytes
-MARGIN = 6.0  # standard deviations of the rate that a draw may fall short of its limit
+MARGIN = 6.0  # standard deviations by which the rate of a draw may stay below its limit
 
 
 def reach(max_fpr: float, negatives: float) -> float:
-    """The rate up to which steps are needed so that a random curve, too, is complete up to `max_fpr`."""
+    """Return the rate up to which steps are needed, so that random curves are complete up to `max_fpr`."""
     return float(min(1.0, max_fpr + (MARGIN * np.sqrt(max_fpr * negatives) + MARGIN**2) / negatives))
 
 
@@ -43,7 +44,7 @@ def resampled(
 ) -> Floats:
     """Return the metric of `draws` random curves. The steps must be unweighted."""
     if steps.weighted:
-        raise ValueError("the steps of weighted rows cannot be redrawn; resample the rows.")
+        raise ValueError("the steps of weighted rows cannot be resampled; resample the rows instead.")
     steps = coarsened(steps)
     places, where = np.unique(np.concatenate([steps.above, steps.through]), return_inverse=True)
     batch = max(1, DRAWN_TOGETHER // (3 * len(places) + len(steps.gain) + 1))
@@ -53,10 +54,10 @@ def resampled(
 
 
 def coarsened(steps: RocSteps) -> RocSteps:
-    """At most `MOST_STEPS` steps: neighbours are joined into one that rises along the diagonal.
+    """Join neighbouring steps into ones that rise along the diagonal, at most `MOST_STEPS` in all.
 
-    Thousands of joined steps move the curve far less than chance does, and a draw for millions of positives
-    then takes milliseconds.
+    Joining moves the curve far less than chance does. A draw for millions of positives then takes
+    milliseconds.
     """
     count = len(steps.gain)
     if count <= MOST_STEPS:
@@ -95,14 +96,14 @@ def _curves(
 
 
 def _rates(places: Floats, negatives: float, size: int, generator: np.random.Generator) -> Floats:
-    """Random population rates, times `negatives`, at places with so many negatives above."""
-    # Between the j-th and the next negative a place may be anywhere: a uniform part of that one piece.
+    """Draw population rates, times `negatives`, at places with so many negatives above them."""
+    # A place may lie anywhere between the j-th and the next negative: at a uniform part of that piece.
     piece = generator.standard_exponential((size, len(places)))
     between = np.diff(places, prepend=-1.0) - 1
     between[0] = places[0]
     run = generator.standard_gamma(between, (size, len(places)))
     ends = np.cumsum(run + piece, axis=1)
-    # All n + 1 pieces: what lies beyond the last place is one more draw.
+    # The pieces beyond the last place are one more draw, so that the total has all n + 1 pieces.
     beyond = generator.standard_gamma(negatives - places[-1], (size, 1))
     total = ends[:, -1:] + beyond
     inside = ends - piece * generator.random((size, len(places)))
@@ -123,8 +124,8 @@ def row_bootstrap(
 ) -> Floats:
     """Return the metric of each score under random weights of the rows, the same for all: (scores, draws).
 
-    Every row weighs an independent exponential variable. Class totals are then put back, so that the
-    classes are resampled within themselves and the prior stays.
+    Each row's weight is an independent exponential variable. Class totals are then restored, so that each
+    class is resampled within itself and the prior stays.
     """
     labels = as_vector(y_true, "y_true")
     given = check_weights(sample_weight, len(labels))
@@ -145,7 +146,7 @@ def row_bootstrap(
 
 
 def need_weights(metric: Callable[..., float]) -> None:
-    """An error for a function that cannot be resampled, before it is called."""
+    """Refuse a function without `sample_weight`, which cannot be resampled, before it is called."""
     parameters = inspect.signature(metric).parameters
     anything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     if "sample_weight" not in parameters and not anything:

@@ -1,8 +1,8 @@
-"""The scores of one class in bounded memory: the highest exactly, the rest thinned out with a certain bound.
+"""The scores of one class in bounded memory: the highest exactly, the rest thinned with a certain bound.
 
-Of a class's rows the highest scores decide everything at a small false-positive rate, so they are all kept.
-The highest scores of a union are the highest among the highest of its parts; what is kept therefore does
-not depend on the order of batches or of merges. What is pushed out goes to a `Compactor`.
+At a small false-positive rate only a class's highest scores matter, so they are all kept. The highest scores
+of a union are the highest among the highest of its parts. So the order of batches or merges does not change
+what is kept. Lower scores go to a `Compactor`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GrowingArray:
 
     @property
     def values(self) -> Floats:
-        """What is in the array, as a view: it may be reordered, and is void after the next change."""
+        """The filled part as a view: it may be reordered, and becomes invalid with the next change."""
         return self._room[: self._filled]
 
     @property
@@ -37,7 +37,7 @@ class GrowingArray:
         return self._room.dtype
 
     def widen(self, dtype: np.dtype[Any]) -> None:
-        """Hold everything in a type that also holds `dtype`."""
+        """Convert to a type that also holds `dtype`."""
         wide = np.promote_types(self.dtype, dtype)
         if wide != self.dtype:
             self._room = self.values.astype(wide)
@@ -54,14 +54,14 @@ class GrowingArray:
         self._filled = needed
 
     def keep_from(self, start: int) -> None:
-        """Drop what is before `start`."""
+        """Drop the values before `start`."""
         kept = self._room[start : self._filled].copy()
         self._room[: len(kept)] = kept
         self._filled = len(kept)
 
 
 class _Level:
-    """Scores of about one weight: each weighs 2^height, or what `weights` says, less than twice that."""
+    """Scores of about one weight: 2^height each, or their own `weights` from 2^height to twice that."""
 
     def __init__(self) -> None:
         self.scores = GrowingArray()
@@ -93,34 +93,33 @@ class _Level:
 
 
 class Compactor:
-    r"""Scores at levels; one at level h stands for 2^h rows, or for a weight from 2^h to 2^(h+1).
+    r"""Scores at levels; one at level h represents 2^h rows, or a weight from 2^h to 2^(h+1).
 
-    A level that holds `resolution` scores is sorted, paired with its neighbours, and one of each pair goes
-    to the level above with the weight of both. Taking the higher ones can only raise the weight counted
-    above a score, taking the lower ones only lower it, each by at most the weight of the one partner that
-    the score splits off: 2^h for rows. The two directions are chosen so that their sums stay in balance; the
-    larger sum bounds the error of every count with certainty:
+    A level that reaches `resolution` scores is sorted and split into pairs of neighbours. One of each pair
+    moves to the next level with the weight of both. Keeping the higher one can only raise the weight counted
+    above a score, and keeping the lower one can only lower it. A score lies inside one pair at most. So a
+    step changes its count by at most the weight of the dropped partner: 2^h for rows. The two directions are
+    chosen so that their sums stay balanced. The larger sum is a certain bound on the error of every count:
 
     .. math:: E \le \tfrac12 \sum_h \frac{n}{r 2^h} 2^h \approx \frac{n}{2r} \log_2 \frac{n}{r}
 
-    for n rows and a resolution of r, and for a total weight of n at most twice as much. There is no
-    randomness.
+    for n rows and a resolution of r, and at most twice that for a total weight of n. There is no randomness.
     """
 
     def __init__(self, resolution: int) -> None:
         self.resolution = resolution
         self.levels: dict[int, _Level] = {}
-        self.raised: float = 0  # most by which the weight counted above a score may be too high
-        self.lowered: float = 0  # and too low
+        self.raised: float = 0  # bound on how much too high the weight counted above a score may be
+        self.lowered: float = 0  # bound on how much too low
 
     @property
     def rank_error(self) -> float:
-        """Most by which the weight of the rows above (or at or above) any score may be wrong."""
+        """Bound on the error of the weight above (or at or above) any score."""
         return max(self.raised, self.lowered)
 
     @property
     def weight(self) -> float:
-        """What the scores stand for: exactly as many rows as were added, or their weight but for rounding."""
+        """The total the scores represent: exactly the rows added, or their weight up to rounding."""
         return sum(
             len(level) << height
             if level.weights is None and height >= 0
@@ -162,7 +161,7 @@ class Compactor:
         return np.concatenate([np.empty(0, dtype=np.float32), *parts])
 
     def weights(self) -> NDArray[np.float64]:
-        """Return what each of the scores stands for; powers of two for rows, so that their sums are exact."""
+        """Return the weight of each score; for rows a power of two, so that sums are exact."""
         return np.concatenate(
             [np.empty(0), *(level.all_weights(height) for height, level in self.levels.items())]
         )
@@ -173,7 +172,7 @@ class Compactor:
         return self.levels[height]
 
     def _thin(self) -> None:
-        # From below: what a level passes on may fill the one above.
+        # From the lowest level up: the scores that a level passes on may fill the next one.
         waiting = sorted(self.levels)
         while waiting:
             height = waiting.pop(0)
@@ -186,15 +185,15 @@ class Compactor:
         level = self.levels[height]
         level.sort()
         even = len(level) // 2 * 2  # an odd one out, the highest, stays
-        # The direction that has erred less so far: errors of both signs partly cancel, and the larger sum
-        # grows half as fast.
+        # Errors of both signs partly cancel. Taking the direction with the smaller sum makes the larger sum,
+        # which is the bound, grow half as fast.
         higher = self.raised <= self.lowered
         kept, dropped = slice(1 if higher else 0, even, 2), slice(0 if higher else 1, even, 2)
         passed = level.scores.values[kept].copy()
         weights, moved = None, 2**height if height >= 0 else 2.0**height
         if level.weights is not None:
             own = level.weights.values
-            # A score splits one pair at most, and moves the weight of the partner that was dropped.
+            # A score lies inside one pair at most, so the error is the weight of one dropped partner.
             weights, moved = own[kept] + own[dropped], float(own[dropped].max())
             level.weights.keep_from(even)
         level.scores.keep_from(even)
@@ -206,11 +205,11 @@ class Compactor:
 
 
 class ClassScores:
-    """The `capacity` + 1 highest scores, the weight of further rows equal to the lowest of them, the rest.
+    """The `capacity` + 1 highest scores, the weight of more rows tied with the lowest of them, and the rest.
 
-    So every row at or above the lowest kept score is known exactly, ties at the cut included. The one
-    score beyond `capacity` is what makes the rate `capacity` / rows itself known: it shows where the
-    next step of the curve begins. Rows weigh 1 each until weights are added.
+    So every row at or above the lowest kept score is known exactly, ties at the cut included. The one score
+    beyond `capacity` shows where the next step of the curve begins. Without it the rate `capacity` / rows
+    itself would be unknown. Each row weighs 1 until weights are added.
     """
 
     def __init__(self, capacity: int, resolution: int) -> None:
@@ -243,11 +242,11 @@ class ClassScores:
 
     @property
     def complete(self) -> bool:
-        """Whether every row is still there."""
+        """Whether every row is kept."""
         return self.count <= self.capacity + 1
 
     def add(self, scores: Floats, weights: Floats | None = None) -> None:
-        """Add scores, with positive weights where there are any; the arrays are not kept."""
+        """Add scores, with positive weights if given; the arrays are copied."""
         self._kept.widen(scores.dtype)
         scores = scores.astype(self.dtype, copy=False)
         if weights is not None:
@@ -258,7 +257,7 @@ class ClassScores:
         if weights is not None:
             self._weight += float(weights.sum())
         if self._lowest is not None:
-            # Enough scores at or above the lowest are there already, so these can never be among the highest.
+            # Enough scores at or above the lowest are kept, so lower ones can never be among the highest.
             below, above = scores < self._lowest, scores > self._lowest
             lower, higher = scores[below], scores[above]
             if weights is None:
@@ -287,7 +286,7 @@ class ClassScores:
         self._cut([(other._lowest, other._tied)])
 
     def _weigh(self) -> None:
-        """Hold a weight for each kept row from now on; those that are there weigh 1."""
+        """Hold a weight for each kept row from now on; earlier rows weigh 1."""
         if self._kept_weights is None:
             self._kept_weights = GrowingArray()
             self._kept_weights.append(np.ones(len(self._kept)))
@@ -305,7 +304,7 @@ class ClassScores:
         return self._kept.values
 
     def lowest_known(self) -> np.floating[Any] | None:
-        """Every row at or above this score is known exactly; None where every row is."""
+        """Return the score at and above which every row is known exactly; None if all rows are."""
         self._cut()
         return None if self.complete else self._lowest
 
@@ -320,7 +319,7 @@ class ClassScores:
         return len(self._kept.values[inside]) + tied
 
     def rows(self) -> tuple[Floats, NDArray[np.float64]]:
-        """Scores and the weight (the number of rows) that each stands for, which add up to the whole."""
+        """Return scores and the weight (or number of rows) of each; the weights add up to the total."""
         self._cut()
         own = np.ones(len(self._kept)) if self._kept_weights is None else self._kept_weights.values
         scores, weights = [self._kept.values, self._rest.scores()], [own, self._rest.weights()]
@@ -367,7 +366,7 @@ class ClassScores:
                 self._rest.add_repeated(score, int(weight))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything there is to save; weights where there are any."""
+        """Return the arrays to save, with weights if there are any."""
         self._cut()
         heights = sorted(self._rest.levels)
         levels = [self._rest.levels[height] for height in heights]
@@ -424,7 +423,7 @@ class ClassScores:
         return new
 
     def _adds_up(self) -> bool:
-        """Whether the parts have the weight of the whole: exactly for rows, to rounding for weights."""
+        """Return whether the parts add up to the total: exactly for rows, up to rounding for weights."""
         if self._kept_weights is None:
             return self.count == len(self._kept) + self._tied + self._rest.weight
         weights = self._kept_weights.values
@@ -434,10 +433,10 @@ class ClassScores:
 
 
 def packed(ascending: Floats) -> NDArray[np.uint8]:
-    """Ascending floats as differences of their bits, one row of bytes for each byte of the float.
+    """Pack ascending floats as differences of their bits, one row of bytes for each byte of the float.
 
-    Neighbours in a sorted array share their leading bytes, so most rows of bytes are nearly constant and
-    compress to a fraction: two million float32 scores of a tail to about 1 to 2 MB instead of 8.
+    Neighbours in a sorted array share their leading bytes. So most rows of bytes are nearly constant and
+    compress well. Two million float32 scores of a tail take 1 to 2 MB instead of 8.
     """
     width = ascending.dtype.itemsize
     bits = ascending.view(f"u{width}")

@@ -1,9 +1,9 @@
-"""How many negatives lie above each positive, without sorting the negatives.
+"""Count the negatives above each positive, without sorting the negatives.
 
-Few rows are positive, so a full sort answers far more than is asked. Scores are thrown into a million
-buckets by a monotone map; a bucket without a positive only needs its count. Negatives that share a bucket
-with a positive (a few percent) are kept and compared exactly. Any monotone map gives the exact answer,
-so the choice of the map is a matter of speed alone; where none helps, blocks are sorted instead.
+Few rows are positive, so a full sort does far more work than needed. A monotone map puts scores into a
+million buckets. A bucket without a positive only needs its count. Negatives that share a bucket with a
+positive (a few percent) are kept and compared exactly. Any monotone map gives the exact answer, so the map
+only affects speed. Where no map helps, blocks are sorted instead.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Counts = NDArray[np.float64]
 BUCKETS = 1 << 20
 SAMPLE = 1 << 15
 WORTH_BUCKETS = 1 << 19  # fewer rows are sorted at once
-KEPT_AT_MOST = 0.4  # a larger share of rows to compare exactly makes sorting the better way
+KEPT_AT_MOST = 0.4  # with a larger share of rows to compare exactly, sorting is faster
 # Equal shares of the rows beyond these ends go to the outermost buckets, so that a few far scores do
 # not stretch the range.
 ENDS = (0.0005, 0.9995)
 
 
 def negatives_above(data: LabelledScores, values: Floats) -> tuple[Counts, Counts]:
-    """Weight of the negatives above, and at or above, each of the given scores.
+    """Return the weight of the negatives above, and at or above, each of the given scores.
 
     Args:
         data: The rows.
@@ -48,10 +48,10 @@ def negatives_above(data: LabelledScores, values: Floats) -> tuple[Counts, Count
 
 
 def _by_sorting(data: LabelledScores, values: Floats) -> tuple[Counts, Counts]:
-    """Sort the negatives in blocks, look the values up in each, add.
+    """Sort the negatives in blocks, look the values up in each block, and add the counts.
 
-    A block is several times as long as `values`, so that looking up costs less than sorting; blocks are
-    what keeps the memory below a copy of the scores.
+    A block is several times as long as `values`, so that looking up costs less than sorting. Blocks keep the
+    memory below a copy of the scores.
     """
     above, through = np.zeros(len(values)), np.zeros(len(values))
     length = max(4 * len(values), 4 * BLOCK)
@@ -66,7 +66,7 @@ def _by_sorting(data: LabelledScores, values: Floats) -> tuple[Counts, Counts]:
 def _add_counts(
     scores: Floats, weights: Floats | None, values: Floats, above: Counts, through: Counts
 ) -> None:
-    """Add to `above` and `through` what these negatives contribute. May reorder `scores`."""
+    """Add the counts of these negatives to `above` and `through`. May reorder `scores`."""
     if weights is None:
         scores.sort()
         above += len(scores) - np.searchsorted(scores, values, side="right")
@@ -101,7 +101,7 @@ def _by_buckets(
         kept_scores.append(scores[where])
         if data.weights is not None:
             kept_weights.append(data.weights[rows][where])
-    # Positives were counted too, but only in watched buckets, which are compared exactly below.
+    # Positives were counted as well, but only in watched buckets, which are compared exactly below.
     filled[watched] = 0
     beyond = np.concatenate([np.cumsum(filled[::-1])[::-1][1:], [0]])[home]
     above, through = beyond.astype(np.float64), beyond.astype(np.float64)
@@ -113,8 +113,8 @@ def _by_buckets(
 def best_map(data: LabelledScores, values: Floats) -> Callable[[Floats], NDArray[np.intp]] | None:
     """Choose the map that leaves the fewest rows to compare exactly in a sample; None if all leave many.
 
-    Raw scores spread evenly on their own scale, probabilities of rare events on the scale of their
-    floating-point exponent, so those two are tried.
+    Two maps are tried. Raw scores spread evenly on their own scale, and probabilities of rare events on the
+    scale of their floating-point exponent.
     """
     sample = np.sort(data.scores[:: max(1, len(data) // SAMPLE)])
     best, fewest = None, KEPT_AT_MOST
@@ -133,7 +133,7 @@ def best_map(data: LabelledScores, values: Floats) -> Callable[[Floats], NDArray
 def _even_buckets(
     key_of: Callable[[Floats], Floats], sample: Floats
 ) -> Callable[[Floats], NDArray[np.intp]] | None:
-    """Buckets of equal width in a monotone key, between the sample's ends; None where they coincide."""
+    """Return buckets of equal width in a monotone key between the sample's ends; None if they coincide."""
     last = len(sample) - 1
     low, high = key_of(sample[[int(ENDS[0] * last), int(np.ceil(ENDS[1] * last))]])
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -142,7 +142,7 @@ def _even_buckets(
         return None
 
     def bucket_of(scores: Floats) -> NDArray[np.intp]:
-        # Subtracting, scaling and clipping are monotone under rounding too, infinities included.
+        # Subtraction, scaling and clipping stay monotone under rounding, also for infinities.
         with np.errstate(over="ignore"):
             position = key_of(scores) - low
             position *= scale
@@ -162,6 +162,6 @@ def exponent_scale(scores: Floats) -> Floats:
     single = scores.dtype.itemsize == 4
     # Adding zero turns -0.0 into 0.0.
     bits: NDArray[Any] = (scores + scores.dtype.type(0)).view(np.int32 if single else np.int64)
-    # Negative floats are ordered backwards by their bits; this turns them round.
+    # The bits order negative floats backwards; this reverses them.
     bits ^= (bits >> (31 if single else 63)) & (0x7FFFFFFF if single else 0x7FFFFFFFFFFFFFFF)
     return bits.astype(scores.dtype)

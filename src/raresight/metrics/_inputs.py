@@ -1,4 +1,4 @@
-"""What every metric is given: checked labels, scores and weights, whatever library they come from.
+"""The inputs of every metric, from any library: checked labels, scores and weights.
 
 Labels become a boolean array (a view where they are one byte wide), and scores keep their width.
 """
@@ -29,21 +29,21 @@ class LabelledScores:
 
     @property
     def positives(self) -> float:
-        """How many positives there are, or how much they weigh."""
+        """Number of positives, or their weight."""
         if self.weights is None:
             return int(np.count_nonzero(self.labels))
         return float(np.sum(self.weights, where=self.labels, dtype=np.float64))
 
     @property
     def negatives(self) -> float:
-        """How many negatives there are, or how much they weigh."""
+        """Number of negatives, or their weight."""
         if self.weights is None:
             return len(self.labels) - int(np.count_nonzero(self.labels))
         return float(np.sum(self.weights, where=~self.labels, dtype=np.float64))
 
 
 def check_labels(y_true: Any) -> NDArray[np.bool_]:
-    """Labels 0 and 1 (or False and True) as booleans; anything else is an error that names it."""
+    """Return labels 0 and 1 (or False and True) as booleans; errors name any other value."""
     values = as_vector(y_true, "y_true")
     if len(values) == 0:
         raise ValueError("y_true is empty: a metric needs at least one positive and one negative row.")
@@ -58,7 +58,7 @@ def check_labels(y_true: Any) -> NDArray[np.bool_]:
                 _refuse_label(values, rows.start + first_row(bad))
         return np.asarray(values != 0)
     if kind in "iu":
-        # Extremes first: they tell in one pass that no row has to be looked at.
+        # Minimum and maximum first: one pass shows that no single row has to be checked.
         if values.min() < 0 or values.max() > 1:
             _refuse_label(values, first_row((values < 0) | (values > 1)))
         return values.view(np.bool_) if values.dtype.itemsize == 1 else values != 0
@@ -78,7 +78,7 @@ def _refuse_label(values: NDArray[Any], row: int) -> None:
 
 
 def check_scores(y_score: Any, name: str = "y_score") -> NDArray[np.floating[Any]]:
-    """Scores as float32 or float64, whichever holds them exactly; NaN is an error that names the row."""
+    """Return scores as float32 or float64, whichever is exact; NaN is an error that names the row."""
     values = as_vector(y_score, name)
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind == "f" and size <= 8:
@@ -101,7 +101,7 @@ def check_scores(y_score: Any, name: str = "y_score") -> NDArray[np.floating[Any
     if not scores.dtype.isnative:
         scores = scores.astype(scores.dtype.newbyteorder("="))
     for rows in blocks(len(scores)):
-        # The maximum passes a NaN on, and is several times faster than asking each value.
+        # The maximum propagates a NaN and is several times faster than a test of each value.
         if np.isnan(scores[rows].max()):
             row = rows.start + first_row(np.isnan(scores[rows]))
             raise ValueError(f"{name} has a missing score (NaN) at row {row}.")

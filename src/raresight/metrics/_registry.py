@@ -1,4 +1,4 @@
-"""The metrics by name: what each reads of a model, which parameters it has, how it reads the ROC curve."""
+"""The metrics by name: their input, their parameters, and how they read the ROC curve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Metric = str | Callable[..., float]
 
 @dataclass(frozen=True)
 class KnownMetric:
-    """A metric, the output of a model that it reads, and the parameter for its place on the curve."""
+    """A metric, the model output that it reads, and the parameter for its place on the curve."""
 
     function: Callable[..., float]
     reads: Literal["score", "probability", "label"]
@@ -59,7 +59,7 @@ def known_name(metric: Metric) -> str | None:
 
 
 def find_metric(metric: Metric) -> str:
-    """Return the name of a metric of ours, given by name or as the function; anything else is an error."""
+    """Return the name of a metric of this package, given by name or function; refuse anything else."""
     name = known_name(metric)
     if name is None:
         raise ValueError(f"Unknown metric {metric!r}; known are {', '.join(METRICS)}.")
@@ -76,7 +76,7 @@ def metric_title(metric: Metric) -> str:
 
 
 def check_params(name: str, params: Mapping[str, Any]) -> None:
-    """An error where the metric would refuse its parameters, before a model is fitted in vain."""
+    """Refuse parameters that the metric would refuse, before a model is fitted."""
     accepted = parameters(name)
     for param in params:
         if param not in accepted:
@@ -92,7 +92,7 @@ def parameters(name: str) -> dict[str, Any]:
 
 
 def filled_parameters(metric: Metric, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters given, checked, with the defaults of a metric of ours for the rest."""
+    """Return the checked parameters, with defaults for the rest if the metric is of this package."""
     name = known_name(metric)
     if name is None:
         return dict(params)
@@ -106,13 +106,13 @@ class CurveMetric:
 
     max_fpr: float
     of: Callable[[RocSteps], Floats]
-    # Positives added at each end of a redrawn curve. Half a positive is Jeffreys' choice for shares; at the
-    # top of the list it would weigh far more than that in an average of precisions.
+    # Positives added at each end of a resampled curve. Half a positive is Jeffreys' choice for shares. An
+    # average of precisions depends far more on the top of the list, so it gets less.
     prior: float = 0.5
 
 
 def curve_metric(metric: Metric, params: Mapping[str, Any]) -> CurveMetric | None:
-    """Return how the metric reads the curve, or None if it is not one that does."""
+    """Return how the metric reads the curve, or None if it does not read one."""
     name, given = known_name(metric), filled_parameters(metric, params)
     if name == "roc_auc":
         return CurveMetric(1.0, ranking.auc_of)

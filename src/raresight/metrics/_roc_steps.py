@@ -1,8 +1,8 @@
-"""The ROC curve as the positives see it, from which every ranking metric follows.
+"""The steps of the ROC curve at the positives' scores, from which every ranking metric follows.
 
-Each distinct score of a positive is a step of the curve: so many positives at that score, so many negatives
-above it, so many at or above it. Between steps the curve runs flat, over a step with ties it is the
-diagonal (scikit-learn's trapezoid). A million negatives between two positives are one number.
+Each distinct score of a positive is a step of the curve. A step has the number of positives at its score, of
+negatives above it, and of negatives at or above it. Between steps the curve is flat. Over a step with ties it
+is the diagonal, as in scikit-learn. So a million negatives between two positives are one number.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Counts = NDArray[np.float64]
 class RocSteps:
     """Steps of the curve from the highest positive down, with the totals of both classes.
 
-    The arrays may carry leading axes, one curve each, for resampled data; the step is the last axis.
-    Weights stand in for counts where there are weights.
+    For resampled data the arrays have a leading axis of curves; the last axis is the step. With weights, the
+    numbers are weights instead of counts.
     """
 
     gain: Counts  # positives at the step's score
@@ -43,7 +43,7 @@ class RocSteps:
 
 
 def steps_of(y_true: Any, y_score: Any, sample_weight: Any = None, max_fpr: float = 1.0) -> RocSteps:
-    """Return the steps of the curve up to a false-positive rate, on the device where the scores are."""
+    """Return the steps of the curve up to a false-positive rate, computed on the device of the scores."""
     if is_tensor(y_score) and y_score.device.type != "cpu":
         from raresight.metrics._torch_roc_steps import torch_steps
 
@@ -52,10 +52,11 @@ def steps_of(y_true: Any, y_score: Any, sample_weight: Any = None, max_fpr: floa
 
 
 def steps_from(data: LabelledScores, max_fpr: float = 1.0) -> RocSteps:
-    """Return the steps of checked rows; all that begin at or below `max_fpr` are exact and present."""
+    """Return the steps of checked rows: at least those that begin at or below `max_fpr`, all exact."""
     positives, negatives = data.positives, data.negatives
     if max_fpr < 1:
-        # At a rate of 1e-3 a thousandth of the negatives decides: sorting or counting the others is wasted.
+        # At a rate of 1e-3 only a thousandth of the negatives matters, so the others are not sorted or
+        # counted.
         data = tail_rows(data, max_fpr * negatives)
     values, gain = distinct_positives(data)
     above, through = negatives_above(data, values)
@@ -65,7 +66,7 @@ def steps_from(data: LabelledScores, max_fpr: float = 1.0) -> RocSteps:
 
 
 def distinct_positives(data: LabelledScores) -> tuple[NDArray[np.floating[Any]], Counts]:
-    """Return the distinct scores of the positives, ascending, and how much weight each has."""
+    """Return the distinct scores of the positives, ascending, and the weight of each."""
     where = np.flatnonzero(data.labels)
     if data.weights is not None:
         where = where[data.weights[where] > 0]

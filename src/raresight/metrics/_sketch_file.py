@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 
 FORMAT_VERSION = 1
-# What NumPy and the zip archive raise for bytes that are damaged or not all there.
+# The errors of NumPy and zipfile for damaged or truncated bytes.
 UNREADABLE = (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
@@ -34,20 +34,20 @@ def unpack(kind: str, data: bytes, source: str, build: Callable[[Mapping[str, ND
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except UNREADABLE as why:
-        raise ValueError(f"{source} is damaged or cut short ({why}); write it anew.") from why
+        raise ValueError(f"{source} is damaged or truncated ({why}); write it again.") from why
     found = str(arrays.get("format", "arrays of another origin"))
     if found != f"raresight.{kind}":
         raise ValueError(f"{source} is not a {kind} file: it holds {found}.")
     try:
         version = int(arrays["version"])
     except (KeyError, TypeError, ValueError) as why:
-        raise ValueError(f"{source} does not say its format version ({why}); write it anew.") from why
+        raise ValueError(f"{source} has no format version ({why}); write it again.") from why
     if not 1 <= version <= FORMAT_VERSION:
         raise ValueError(
             f"{source} has format version {version}, but this raresight reads versions up to "
-            f"{FORMAT_VERSION}; a newer one has written it, so upgrade."
+            f"{FORMAT_VERSION}. A newer raresight has written it: upgrade."
         )
     try:
         return build(arrays)
     except (KeyError, IndexError, TypeError, ValueError) as why:
-        raise ValueError(f"{source} is not a whole {kind} file ({why}); write it anew.") from why
+        raise ValueError(f"{source} is not a complete {kind} file ({why}); write it again.") from why

@@ -14,31 +14,31 @@ MOST = 0.1  # of the rows may be a tail; a place takes eight bytes, twice as muc
 
 
 def tail_rows(data: LabelledScores, negatives: float) -> LabelledScores:
-    """All rows at or above some score that has at least `negatives` (weight or count) at or above it."""
+    """Return all rows at or above a score that has at least `negatives` (weight or count) at or above it."""
     where = _tail(data, negatives)
     return data if where is None else take(data, where)
 
 
 def tail_positions(data: LabelledScores, negatives: float) -> NDArray[np.intp]:
-    """Return where those rows are, ascending."""
+    """Return the places of the rows of `tail_rows`, ascending."""
     where = _tail(data, negatives)
     return np.arange(len(data)) if where is None else where
 
 
 def _tail(data: LabelledScores, negatives: float) -> NDArray[np.intp] | None:
-    """Return where those rows are, or None for all of them, where the tail would be most of the rows.
+    """Return the places of those rows, or None for all rows if the tail would be most of them.
 
-    A sample suggests the score, the rows decide: if too few negatives lie above it, the next guess is lower.
+    A sample suggests the score. If too few negatives of all rows lie above it, the next guess is lower.
     """
     if len(data) < WORTH_CUTTING:
         return None
-    # Rows at even distances rather than random ones: no state, and sorted input is sampled evenly.
+    # Rows at even distances, not random ones: this needs no state and samples sorted input evenly.
     sample = np.sort(data.scores[:: max(1, len(data) // SAMPLE)])[::-1]
     share = negatives / data.negatives
     if data.weights is not None:
-        # Heavy rows may lie anywhere, so weights have no say in the guess, only in the check.
+        # Heavy rows may lie anywhere, so the guess ignores weights and only the check uses them.
         share = min(1.0, 1.5 * share)
-    # Four standard deviations of the sample's own error above the share asked for.
+    # The wanted share plus four standard deviations of the sample's error.
     wanted = int(len(sample) * share + 4 * np.sqrt(len(sample) * share) + 4)
     while wanted < len(sample):
         where = rows_at_or_above(data, sample[wanted])
@@ -58,7 +58,7 @@ def take(data: LabelledScores, where: NDArray[np.intp]) -> LabelledScores:
 
 
 def rows_at_or_above(data: LabelledScores, score: float) -> NDArray[np.intp] | None:
-    """Where they are; None if they are so many (a tie, say) that their places would need much memory."""
+    """Return their places; None if there are so many, such as ties, that places would need much memory."""
     found, count = [], 0
     for rows in blocks(len(data)):
         part = rows.start + np.flatnonzero(data.scores[rows] >= score)

@@ -1,6 +1,6 @@
-"""The steps of the ROC curve of a tensor, counted on the device where it is.
+"""The steps of the ROC curve of a tensor, counted on the device of the tensor.
 
-A GPU searches faster than it sorts: each negative looks up its place among the distinct positive scores,
+A GPU searches faster than it sorts. So each negative looks up its place among the distinct positive scores,
 and the places are counted.
 """
 
@@ -19,7 +19,7 @@ PIECE = 1 << 25  # rows looked up together, so that their places (eight bytes ea
 
 
 def torch_steps(y_true: Any, y_score: torch.Tensor, sample_weight: Any, max_fpr: float) -> RocSteps:
-    """`steps_of` for a tensor; labels and weights are brought to its device."""
+    """Return `steps_of` for a tensor; labels and weights are moved to its device."""
     scores = _checked_scores(y_score.detach())
     labels = _checked_labels(_on_device(y_true, scores.device, "y_true"))
     check_lengths(len(labels), len(scores), "y_score")
@@ -56,8 +56,8 @@ def _steps(
     else:
         gain = torch.zeros(len(values), dtype=torch.float64, device=scores.device)
         gain.index_add_(0, inverse, weights[chosen])
-    # place = how many positive scores lie below (left) or not above (right) a negative; a positive at
-    # ascending index i has the negatives with right > i at or above it, and those with left > i above it.
+    # place = the number of positive scores below (left) or not above (right) a negative. For a positive at
+    # ascending index i, the negatives with right > i are at or above it, and those with left > i above it.
     left = torch.zeros(len(values) + 1, dtype=torch.float64, device=scores.device)
     right = torch.zeros_like(left)
     for start in range(0, len(scores), PIECE):

@@ -1,4 +1,4 @@
-"""Accuracy of decisions, class by class."""
+"""Accuracy of decisions by class."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def class_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> di
 def minority_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
     """Return the accuracy of the rarest class of `y_true`.
 
-    Where several classes are equally rare, the mean of theirs.
+    If several classes are equally rare, it is the mean of their accuracies.
 
     Example:
         >>> minority_accuracy([0, 0, 0, 1, 1], [0, 0, 1, 1, 0])
@@ -41,7 +41,7 @@ def minority_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) ->
 
 
 def balanced_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
-    """Return the mean of the classes' accuracies; equals scikit-learn's `balanced_accuracy_score`.
+    """Return the mean of the classes' accuracies, equal to scikit-learn's `balanced_accuracy_score`.
 
     Example:
         >>> balanced_accuracy([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 0])
@@ -54,7 +54,7 @@ def balanced_accuracy(y_true: Any, y_pred: Any, *, sample_weight: Any = None) ->
 def _tally(
     y_true: Any, y_pred: Any, sample_weight: Any
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the classes of `y_true`, the weight of each and how much of it is predicted right."""
+    """Return the classes of `y_true`, their weights, and the weights that are predicted right."""
     truth, guess = _label_array(y_true, "y_true"), _label_array(y_pred, "y_pred")
     if len(truth) == 0:
         raise ValueError("y_true is empty: an accuracy needs at least one row.")
@@ -64,7 +64,7 @@ def _tally(
             f"y_true holds {truth.dtype} and y_pred {guess.dtype}: labels of different kinds are never equal."
         )
     weights = check_weights(sample_weight, len(truth))
-    # Classes of the truth alone: a class that is only predicted has no accuracy.
+    # Only classes of y_true: a class that is only predicted has no accuracy.
     classes, index = np.unique(truth, return_inverse=True)
     total = np.bincount(index, weights=weights, minlength=len(classes)).astype(np.float64)
     hit = truth == guess

@@ -1,4 +1,4 @@
-"""How far probabilities are from frequencies: Brier score, log loss, calibration error."""
+"""Metrics of probabilities: Brier score, log loss, calibration error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def brier_score(y_true: Any, probability: Any, *, sample_weight: Any = None) -> float:
-    r"""Mean squared difference :math:`\overline{(p - y)^2}` of probability and outcome.
+    r"""Return the mean squared difference :math:`\overline{(p - y)^2}` of probability and outcome.
 
     Example:
         >>> round(brier_score([0, 0, 1], [0.1, 0.2, 0.7]), 6)
@@ -27,9 +27,9 @@ def brier_score(y_true: Any, probability: Any, *, sample_weight: Any = None) -> 
 
 
 def log_loss(y_true: Any, probability: Any, *, sample_weight: Any = None) -> float:
-    r"""Mean of :math:`-\log p` over positives and :math:`-\log(1-p)` over negatives.
+    r"""Return the mean of :math:`-\log p` over positives and :math:`-\log(1-p)` over negatives.
 
-    Nothing is clipped: a probability of 0 for an event that happened costs infinity.
+    Nothing is clipped: a probability of 0 for an event that happened makes it infinite.
 
     Example:
         >>> round(log_loss([0, 0, 1], [0.1, 0.2, 0.7]), 6)
@@ -47,25 +47,25 @@ def calibration_error(
     scale: Scale = "linear",
     sample_weight: Any = None,
 ) -> float:
-    r"""Mean distance of predicted probability and observed frequency over bins of equal mass.
+    r"""Return the mean distance of predicted probability and observed frequency over bins of equal mass.
 
     - `scale="linear"`: bins with equal numbers of rows, and
-      :math:`\sum_b \tfrac{n_b}{n} |\bar y_b - \bar p_b|` (expected calibration error). For rare events
-      this is small whatever the model says: predicting 1e-4 everywhere for a prior of 2e-4 is "1e-4 off".
-    - `scale="log"`: bins with equal numbers of *expected events* :math:`E_b = \sum p`, and the mean of
-      :math:`|\log((Y_b + \tfrac12)/(E_b + \tfrac12))|` over bins weighted by :math:`E_b + \tfrac12`, with
-      :math:`Y_b` the events seen (weights are brought to a mean of one first). exp of it is the factor by
-      which a probability is typically off: 0.69, a factor of two, for the model above. The halves keep an
-      empty bin finite. Chance alone makes it about :math:`0.8\sqrt{b/Y}` with Y events in b bins.
+      :math:`\sum_b \tfrac{n_b}{n} |\bar y_b - \bar p_b|` (expected calibration error). For rare events this
+      is small for every model: predicting 1e-4 everywhere for a prior of 2e-4 is "1e-4 off".
+    - `scale="log"`: bins with equal numbers of *expected events* :math:`E_b = \sum p`. It is the mean of
+      :math:`|\log((Y_b + \tfrac12)/(E_b + \tfrac12))|` over bins weighted by :math:`E_b + \tfrac12`. Here
+      :math:`Y_b` are the observed events, with weights scaled to a mean of one. exp of it is the typical
+      factor between probability and frequency. For the model above it is 0.69, a factor of two. Chance alone
+      makes it about :math:`0.8\sqrt{b/Y}` with Y events in b bins.
 
     Equal probabilities share a bin, so the order of the rows does not matter.
 
     Args:
         y_true: Labels 0 and 1.
         probability: The predicted probability of 1.
-        bins: How many; None for 15 on the linear scale and, on the log scale, at most 15 with at least 20
-            events seen in each.
-        scale: `"linear"` or `"log"`.
+        bins: Number of bins. Default: 15, on the log scale fewer if a bin would have less than 20 observed
+            events on average.
+        scale: `"linear"` or `"log"`. Default: `"linear"`.
         sample_weight: A weight for each row, or None.
 
     Example:
@@ -84,8 +84,8 @@ def calibration_error(
         gap = np.abs(table.observed - table.expected)
         return float(np.sum(gap) / np.sum(table.weight))
     unit = np.sum(table.rows) / np.sum(table.weight)  # weights of mean one, so that a half means half a row
-    # Half an event on both sides: the logarithm of a bin without events would be infinite, and a bin that
-    # expects next to nothing would count like one that expects hundreds.
+    # Half an event on both sides. Without it the logarithm of a bin without events would be infinite.
+    # A bin that expects almost nothing would count as much as one that expects hundreds.
     expected = table.expected * unit + 0.5
     factor = np.abs(np.log((table.observed * unit + 0.5) / expected))
     return float(np.sum(factor * expected) / np.sum(expected))
@@ -118,9 +118,9 @@ def calibration_bins(
     by: Literal["rows", "events"] = "rows",
     sample_weight: Any = None,
 ) -> CalibrationBins:
-    """Bins of equal mass, counted in rows or in expected events; equal probabilities share a bin.
+    """Return bins of equal mass, in rows or in expected events; equal probabilities share a bin.
 
-    Where many rows have one probability there may be fewer bins than asked for.
+    There may be fewer than `bins` if many rows have one probability.
     """
     if bins != int(bins) or bins < 1:
         raise ValueError(f"bins must be a whole number of at least 1, but is {bins}.")
@@ -130,10 +130,10 @@ def calibration_bins(
     weight = np.ones(len(p)) if data.weights is None else data.weights[order].astype(np.float64)
     expected = weight * p
     mass = np.cumsum(expected if by == "events" else weight)
-    # All probabilities are zero: bins by events have no mass to share, so rows are counted.
+    # If all probabilities are zero, bins by events have no mass, so rows are counted.
     if mass[-1] <= 0:
         mass = np.arange(1.0, len(p) + 1)
-    # The bin of a row is that of the middle of its group's mass, so that a group is not torn apart.
+    # The middle of a group's mass decides its bin, so that equal probabilities stay together.
     first = np.flatnonzero(np.concatenate([[True], p[1:] != p[:-1]]))
     last = np.concatenate([first[1:], [len(p)]]) - 1
     before = np.concatenate([[0.0], mass[last[:-1]]])
@@ -152,7 +152,7 @@ def calibration_bins(
 
 
 def probabilities(y_true: Any, probability: Any, sample_weight: Any) -> LabelledScores:
-    """Checked labels and probabilities; one class alone is enough for an average."""
+    """Check labels and probabilities; one class alone is enough for an average."""
     data = scored(y_true, probability, sample_weight, "probability", need="neither")
     if data.scores.min() < 0 or data.scores.max() > 1:
         row = first_row((data.scores < 0) | (data.scores > 1))
@@ -171,12 +171,12 @@ def squared_error(labels: NDArray[np.bool_], p: Floats) -> Floats:
 
 def surprise(labels: NDArray[np.bool_], p: Floats) -> Floats:
     with np.errstate(divide="ignore"):
-        # 1 - p has no digits left of a small p; log1p keeps them.
+        # 1 - p loses the digits of a small p; log1p keeps them.
         return np.where(labels, -np.log(p), -np.log1p(-p))
 
 
 def _mean(data: LabelledScores, error: Any) -> float:
-    """Weighted mean of a row's error, block by block in double precision."""
+    """Return the weighted mean of the rows' errors, block by block in double precision."""
     total = mass = 0.0
     for rows in blocks(len(data)):
         each = error(data.labels[rows], data.scores[rows].astype(np.float64))

@@ -1,4 +1,4 @@
-"""Two scores of the same rows: by how much is one better, and could it be chance?"""
+"""The difference of a metric between two scores of the same rows, with a paired interval."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Comparison:
         low: Lower end of the interval of the difference.
         high: Upper end.
         p_value: Two-sided, for the hypothesis of no difference.
-        level: The interval's nominal coverage.
+        level: The nominal coverage of the interval.
         method: "delong", "bootstrap" or "normal".
     """
 
@@ -89,13 +89,13 @@ def compare(
 ) -> Comparison:
     """Return the difference of a metric between two scores of the same rows, with a paired interval.
 
-    Rows are the same for both, so most of the chance is shared and the interval is narrower than
-    two separate ones suggest. `method="auto"` takes
+    Both scores share the chance of the rows, so the interval is narrower than two separate ones suggest.
+    `method="auto"` chooses
 
-    - `"delong"` for `roc_auc` and `partial_auc`: covariance of the rows' placements (DeLong et al. 1988; for
-      the partial area placements beyond `max_fpr` count zero, as in He and Escobar 2008);
-    - `"bootstrap"` for `recall_at_fpr`: the positives and those negatives that either score puts near its
-      threshold are redrawn together;
+    - `"delong"` for `roc_auc` and `partial_auc`: covariance of the rows' placements (DeLong et al. 1988). For
+      the partial area, placements beyond `max_fpr` count zero, as in He and Escobar (2008).
+    - `"bootstrap"` for `recall_at_fpr`: the positives, and the negatives near either score's threshold, are
+      resampled together;
     - `"normal"` for `brier_score` and `log_loss`; `"bootstrap"` over all rows for everything else.
 
     Arguments are those of `interval`.
@@ -120,7 +120,7 @@ def compare(
         chosen = choose_method(metric, params, method, weighted)
     if chosen == "delong":
         if weighted:
-            raise ValueError("method 'delong' has no form for weighted rows here; take 'bootstrap'.")
+            raise ValueError("method 'delong' does not support weighted rows; use 'bootstrap'.")
         return _of_areas(name, y_true, score_a, score_b, given, level)
     if chosen == "normal":
         return _of_means(name, y_true, score_a, score_b, sample_weight, level)
@@ -131,7 +131,7 @@ def compare(
     generator = np.random.default_rng(seed)
     if ours and name == "recall_at_fpr" and not weighted and not given["interpolate"]:
         rows = scored(y_true, score_a, name="score_a"), scored(y_true, score_b, name="score_b")
-        drawn = redrawn_recalls(*rows, given["fpr"], draws, generator)
+        drawn = resampled_recalls(*rows, given["fpr"], draws, generator)
     else:
         drawn = row_bootstrap(function, y_true, (score_a, score_b), sample_weight, given, draws, generator)
     return _from_draws(name, value_a, value_b, drawn[0] - drawn[1], level)
@@ -153,7 +153,7 @@ def _of_areas(
 def _from_draws(name: str, a: float, b: float, differences: Floats, level: float) -> Comparison:
     tail = (1 - level) / 2
     low, high = np.quantile(differences, [tail, 1 - tail])
-    # Draws exactly at zero speak for neither side, so they count for both; one is added because a finite
+    # Draws exactly at zero favour neither side, so both sides include them. One is added because a finite
     # number of draws cannot show a probability of zero.
     least = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     p_value = min(1.0, 2 * (least + 1) / (len(differences) + 1))
@@ -190,12 +190,12 @@ def _of_means(
 # ---- the paired difference of two areas --------------------------------------------------
 #
 # A positive adds to the area the share of negatives below it. A negative takes from it the share of positives
-# below it (DeLong et al. 1988). For a partial area only what lies beyond the threshold of `max_fpr` counts
+# below it (DeLong et al. 1988). For a partial area only the part above the threshold of `max_fpr` counts
 # (He and Escobar 2008). The variance of a difference is that of the rows' differences, class by class.
 
 
 def paired_areas(a: LabelledScores, b: LabelledScores, max_fpr: float) -> tuple[float, float, Spread]:
-    """Both areas between the rates 0 and `max_fpr`, and the spread of their difference."""
+    """Return both areas between the rates 0 and `max_fpr`, and the spread of their difference."""
     fewest = min(np.count_nonzero(a.labels), np.count_nonzero(~a.labels))
     if fewest < 2:
         raise ValueError("A comparison needs at least two rows of each class; one shows no variance.")
@@ -207,8 +207,8 @@ def paired_areas(a: LabelledScores, b: LabelledScores, max_fpr: float) -> tuple[
     # Both areas from the same placements as their difference, so that a - b is exactly what is tested.
     areas = [float(np.mean(side.placements())) for side in sides]
     if variance <= 0 and areas[0] != areas[1]:
-        # Every row says the same (a perfect score against a constant one): the chance of a row that
-        # would not is about one in as many rows as there are.
+        # All rows agree, as for a perfect score against a constant one. A row that disagrees has a
+        # probability of about one in the number of rows.
         variance = (max_fpr / (fewest + 1)) ** 2
     return areas[0], areas[1], Spread(variance, third / variance**1.5 if variance > 0 else 0.0)
 
@@ -223,9 +223,9 @@ class _Side:
         above, through = negatives_above(data, self.values)
         start, end = above / data.negatives, through / data.negatives
         self.width = width_inside(start, end, max_fpr)
-        # How the width shrinks when one more negative lies above the step, or ties with it: by one half each
-        # where the step is inside; where the limit cuts its diagonal at the share r, by the derivatives of
-        # (f - start)^2 / (2 (end - start)).
+        # How much the width shrinks when one more negative lies above the step, or ties with it. Inside the
+        # limit it is one half each. Where the limit cuts the diagonal of the step, at the share `cut`, these
+        # are the derivatives of (f - start)^2 / (2 (end - start)).
         cut = np.clip((max_fpr - start) / np.where(end > start, end - start, 1.0), 0.0, 1.0)
         inside = end <= max_fpr
         by_above = np.where(inside, 0.5, cut - cut**2 / 2)
@@ -250,33 +250,33 @@ class _Side:
 
 
 def _pull_moments(a: LabelledScores, b: LabelledScores, sides: list[_Side]) -> tuple[float, float]:
-    """Variance and third moment that the negatives add to the difference."""
+    """Return the variance and third moment that the negatives add to the difference."""
     sums = np.zeros(3)
     for rows in blocks(len(a)):
         negative = ~a.labels[rows]
-        # What a negative takes lowers the area: b's pull minus a's.
+        # The part that a negative takes lowers the area, so the difference is b's pull minus a's.
         apart = sides[1].pull(b.scores[rows][negative]) - sides[0].pull(a.scores[rows][negative])
         sums += [apart.sum(), np.square(apart).sum(), (apart**3).sum()]
     return _moments(int(np.count_nonzero(~a.labels)), *sums)
 
 
 def _moments(count: int, first: float, second: float, third: float) -> tuple[float, float]:
-    """Variance and third central moment of a mean, from the sums of powers."""
+    """Return the variance and third central moment of a mean, from the sums of powers."""
     mean = first / count
     variance = max(0.0, (second - count * mean**2) / (count - 1))
     central = third / count - 3 * mean * second / count + 2 * mean**3
     return variance / count, central / count**2
 
 
-# ---- the recalls of two scores at a rate, redrawn together -------------------------------
+# ---- the recalls of two scores at a rate, resampled together -----------------------------
 
 
-def redrawn_recalls(
+def resampled_recalls(
     a: LabelledScores, b: LabelledScores, fpr: float, draws: int, generator: np.random.Generator
 ) -> Floats:
-    """Recalls of both scores under random weights of the rows, (2, draws).
+    """Return the recalls of both scores under random weights of the rows, (2, draws).
 
-    Negatives far below both thresholds are one draw together: they only matter by their total.
+    Negatives far below both thresholds share one draw, because only their total matters.
     """
     negatives = a.negatives
     wanted = reach(fpr, negatives) * negatives
@@ -284,7 +284,7 @@ def redrawn_recalls(
     positive = np.flatnonzero(a.labels)
     rest = negatives - len(near)
     readers = [_RecallReader(one.scores[near], one.scores[positive]) for one in (a, b)]
-    # Positives that stand alike in both lists are drawn as one.
+    # Positives with the same standing in both lists share one draw.
     both = np.stack([reader.standing for reader in readers])
     standing, counts = np.unique(both, axis=1, return_counts=True)
     for reader, places in zip(readers, standing, strict=True):
@@ -294,11 +294,11 @@ def redrawn_recalls(
     for start in range(0, draws, batch):
         size = min(batch, draws - start)
         weights = generator.standard_exponential((size, len(near)))
-        # n negatives leave n + 1 pieces; the last one lies with those far below.
+        # n negatives leave n + 1 pieces; the last piece belongs to the negatives far below.
         total = weights.sum(axis=1) + generator.standard_gamma(rest + 1.0, size)
         shares = generator.standard_gamma(counts.astype(np.float64), (size, len(counts)))
-        # A quarter of a positive that a alone catches and one that b alone does: without them nothing could
-        # be said where both catch next to nothing.
+        # A quarter of a positive that only a catches, and one that only b catches. Without them an interval
+        # would shrink to a point where both catch almost nothing.
         alone = generator.standard_gamma(0.25, (2, size))
         whole = shares.sum(axis=1) + alone.sum(axis=0)
         caught = np.stack([reader.recall(weights, total * fpr, shares) for reader in readers])
@@ -307,7 +307,7 @@ def redrawn_recalls(
 
 
 def _highest_negatives(data: LabelledScores, count: float) -> NDArray[np.intp]:
-    """Return where the `count` negatives with the highest scores are, and those tied with the last."""
+    """Return the places of the `count` negatives with the highest scores, and of those tied with the last."""
     where = tail_positions(data, count)
     where = where[~data.labels[where]]
     place = max(0, len(where) - int(np.ceil(count)))
@@ -331,7 +331,7 @@ class _RecallReader:
 
     def recall(self, weights: Floats, allowed: Floats, shares: Floats) -> Floats:
         passed = np.cumsum(weights[:, self.order], axis=1)
-        kept = np.sum(passed <= allowed[:, None], axis=1)  # negatives that may be let pass
+        kept = np.sum(passed <= allowed[:, None], axis=1)  # negatives within the budget
         caught = np.cumsum(shares[:, self.group_order], axis=1)
         last = np.searchsorted(self.through, kept, side="right")
         return np.asarray(np.where(last > 0, caught[np.arange(len(kept)), last - 1], 0.0))

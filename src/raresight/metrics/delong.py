@@ -1,9 +1,9 @@
 r"""Variance and skewness of the AUC by placements (DeLong, DeLong and Clarke-Pearson 1988).
 
-With :math:`V_i` the share of negatives below positive i and :math:`W_j` the share of positives above
-negative j (ties one half), the AUC is the mean of either, and its variance is
-:math:`s^2_V / n_1 + s^2_W / n_0`. All negatives between two positives have the same :math:`W`, so the
-steps are enough, and nothing of the size of the data is sorted or stored.
+Let :math:`V_i` be the share of negatives below positive i, and :math:`W_j` the share of positives above
+negative j; ties count one half. The AUC is the mean of either, and its variance is
+:math:`s^2_V / n_1 + s^2_W / n_0`. All negatives between two positives have the same :math:`W`. So the steps
+are enough, and no array of the size of the data is sorted or stored.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def auc_spread(steps: RocSteps) -> Spread:
     """Return the spread of the AUC of unweighted rows."""
     below = 1 - (steps.above + steps.through) / (2 * steps.negatives)
     before = steps.caught - steps.gain
-    # Negatives by how many positives are above them: runs between steps, groups tied with a step, the rest.
+    # Negatives with equally many positives above them: runs between steps, groups tied with a step, the rest.
     tied = steps.through - steps.above
     runs = np.diff(np.concatenate([[0.0], steps.through])) - tied
     counts = np.concatenate([runs, tied, [steps.negatives - steps.through[-1]]])
     above = np.concatenate([before, before + steps.gain / 2, [steps.positives]]) / steps.positives
-    # A positive that is not above lowers the AUC, so W enters as its complement; variances and third
-    # moments of independent means add.
+    # W enters as its complement, because a positive that is not above a negative lowers the AUC.
+    # The two means are independent, so their variances and third moments add.
     parts = [_moments_of_mean(below, steps.gain), _moments_of_mean(1 - above, counts)]
     variance = sum(part[0] for part in parts)
     # Skewness is the third moment over the variance to 3/2.
@@ -53,17 +53,17 @@ def _moments_of_mean(values: Floats, counts: Floats) -> tuple[float, float]:
 
 
 def end_with_unseen(estimate: float, spread: Spread, positives: float, level: float) -> float:
-    """Return the lower end if a twentieth of a positive, not in the sample, ranks below everything.
+    """Return the lower end if a twentieth of an unseen positive ranks below everything.
 
-    An AUC near 1 is made by the few positives that rank low, and a sample may hold none of them: nothing in
-    it then shows how low the AUC may be. The share of the unseen is Beta(1/20, n_1), the rest is normal;
-    the quantile is taken over a grid of both. The twentieth is the smallest of five shares tried (1/20 to
-    1/2) on simulated normal classes with a hundred positives, where all of them kept the coverage.
+    An AUC near 1 depends on the few positives that rank low. A sample may contain none of them, and then
+    shows nothing of how low the AUC may be. The unseen share is Beta(1/20, n_1) and the rest is normal. The
+    quantile is taken over a grid of both. The twentieth is the smallest of five shares tried, from 1/20 to
+    1/2. All five kept the coverage on simulated normal classes with a hundred positives.
     """
     from scipy.special import betaincinv, ndtri
 
+    # Each distribution is replaced by its quantiles at the midpoints of 400 equal shares.
     grid = (np.arange(400) + 0.5) / 400
-    # Midpoints of 400 equal shares of probability stand for each of the two distributions.
     unseen = betaincinv(0.05, positives, grid)
     seen = estimate + np.sqrt(spread.variance) * ndtri(grid)
     return float(np.quantile(np.outer(1 - unseen, seen), (1 - level) / 2))
@@ -72,12 +72,13 @@ def end_with_unseen(estimate: float, spread: Spread, positives: float, level: fl
 def skewed_interval(estimate: float, spread: Spread, quantile: float) -> tuple[float, float]:
     r"""Return the two-sided interval of a mean, corrected for skewness (Hall 1992).
 
-    :math:`T = (\hat\theta - \theta)/s` is far from normal where most terms are equal and a few are not. Its
-    cubic :math:`g(T) = T + \tfrac{\gamma}{3}T^2 + \tfrac{\gamma^2}{27}T^3 + \tfrac{\gamma}{6}` is monotone
-    and normal to the next order; the ends are :math:`\hat\theta - s\,g^{-1}(\pm z)`.
+    :math:`T = (\hat\theta - \theta)/s` is far from normal if most terms are equal and a few are not. Its
+    cubic :math:`g(T) = T + \tfrac{\gamma}{3}T^2 + \tfrac{\gamma^2}{27}T^3 + \tfrac{\gamma}{6}` is monotone,
+    and it is normal to the next order. The ends are :math:`\hat\theta - s\,g^{-1}(\pm z)`.
     """
     slope = spread.skewness / 3
     targets = np.array([quantile, -quantile])
+    # Without skewness the inverse of the cubic would be 0/0.
     if abs(slope) < 1e-9:
         deviations = targets
     else:
@@ -87,10 +88,11 @@ def skewed_interval(estimate: float, spread: Spread, quantile: float) -> tuple[f
 
 
 def skewed_p_value(estimate: float, spread: Spread) -> float:
-    """Two-sided probability of an estimate so far from zero.
+    """Return the two-sided p-value of an estimate against zero.
 
-    By the same transformation, so that it is below 1 - level where the interval leaves out zero. Far out in
-    the tail the cubic promises more than it can know; below 0.01 the plain normal value has a say too.
+    It uses the transformation of `skewed_interval`, so it is below 1 - level where the interval excludes
+    zero. Far out in the tail the cubic is too optimistic. Below 0.01 the plain normal p-value is therefore a
+    lower limit, up to 0.01.
     """
     from scipy.special import ndtr
 

@@ -1,7 +1,7 @@
 """Ranking metrics as evaluation functions of XGBoost and LightGBM, for early stopping.
 
-Each library has two interfaces that call a metric in different ways. The objects made here tell the calls
-apart, so one object serves both.
+Each library has two interfaces that call a metric in different ways. One object here serves both: it
+recognises the call by its arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class EvalMetric:
         if METRICS[self.metric].reads != "score":
             ranking = ", ".join(name for name, known in METRICS.items() if known.reads == "score")
             raise ValueError(
-                f"{self.metric} does not rank scores, so it has no place here; choose one of {ranking}."
+                f"{self.metric} does not rank scores, so it cannot be used here; choose one of {ranking}."
             )
         check_params(self.metric, params)
         self.params = params
@@ -36,8 +36,8 @@ class EvalMetric:
         if y_score.ndim == 2:
             if y_score.shape[1] != 1:
                 raise ValueError(
-                    f"The model predicts {y_score.shape[1]} values a row, but {self.metric} is for two "
-                    "classes and one score a row; use an objective for two classes."
+                    f"The model predicts {y_score.shape[1]} values per row, but {self.metric} is for two "
+                    "classes and one score per row; use an objective for two classes."
                 )
             y_score = y_score[:, 0]
         return METRICS[self.metric].function(y_true, y_score, sample_weight=sample_weight, **self.params)
@@ -51,44 +51,44 @@ class EvalMetric:
 
 
 class XGBoostMetric(EvalMetric):
-    """What `xgboost_metric` makes."""
+    """The result of `xgboost_metric`."""
 
     def __init__(self, metric: str | Callable[..., float], params: dict[str, Any]) -> None:
         super().__init__(metric, params)
-        # XGBoost reads from a metric's name alone which way is up: early stopping waits for a higher value
-        # if the name begins so, and for a lower one otherwise.
+        # XGBoost decides by a metric's name alone whether higher is better. Early stopping waits for a higher
+        # value if the name begins with one of these, and for a lower one otherwise.
         if not self.__name__.startswith(("auc", "pre", "map", "ndcg")):
             self.__name__ = f"auc_{self.__name__}"
 
     def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> Any:
-        """`(predictions, DMatrix)` gives name and value; `(y_true, y_score, sample_weight)` the value."""
+        """Return name and value for `(predictions, DMatrix)`, the value for `(y_true, y_score, weights)`."""
         if hasattr(second, "get_label"):
             return self.__name__, self.value_on(second, first)
         return self.value(first, second, sample_weight)
 
 
 class LightGBMMetric(EvalMetric):
-    """What `lightgbm_metric` makes."""
+    """The result of `lightgbm_metric`."""
 
     # LightGBM counts the arguments: with three, its scikit-learn interface passes the weights.
     def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> tuple[str, float, bool]:
-        """`(predictions, Dataset)` or `(y_true, y_score, weights)`: name, value, higher is better."""
+        """Return name, value and "higher is better", for `(predictions, Dataset)` or `(y_true, y_score)`."""
         if hasattr(second, "get_label"):
             return self.__name__, self.value_on(second, first), True
         return self.__name__, self.value(first, second, sample_weight), True
 
 
 def xgboost_metric(metric: str | Callable[..., float] = "partial_auc", **params: Any) -> XGBoostMetric:
-    """A ranking metric for `xgb.train(custom_metric=...)`, `xgb.cv` and `XGBClassifier(eval_metric=...)`.
+    """Return a metric for `xgb.train(custom_metric=...)`, `xgb.cv` and `XGBClassifier(eval_metric=...)`.
 
-    `early_stopping_rounds` then stops at the highest value, without a word about `maximize`: XGBoost
-    maximizes a metric of one's own only if its name begins with auc, pre, map or ndcg, and therefore the
-    names here do: `auc_partial_auc@0.01`, `auc_recall_at_fpr@0.001`, `precision_at_recall@0.5`. The name is
-    the key in `evals_result` and the object's `__name__`.
+    `early_stopping_rounds` then stops at the highest value, without `maximize`. XGBoost maximizes a custom
+    metric only if its name begins with auc, pre, map or ndcg. So the names here do: `auc_partial_auc@0.01`,
+    `auc_recall_at_fpr@0.001`, `precision_at_recall@0.5`. The name is the key in `evals_result` and the
+    object's `__name__`.
 
-    XGBoost keeps six decimals of such a metric, too few for `kind="area"` at a tiny `max_fpr`; the other
-    kinds lie between 0 and 1. With several evaluation sets it stops on the last one. Weights of a set are
-    used. Probabilities and raw margins rank alike, so the objective may be XGBoost's or one's own.
+    XGBoost keeps six decimals of such a metric. That is too few for `kind="area"` at a tiny `max_fpr`; the
+    other kinds lie between 0 and 1. With several evaluation sets XGBoost stops on the last one. Weights of a
+    set are used. Probabilities and raw margins rank alike, so the objective may be XGBoost's or your own.
 
     Args:
         metric: A ranking metric of `raresight.metrics`, by name or as the function: `"partial_auc"`,
@@ -131,7 +131,7 @@ def lightgbm_metric(metric: str | Callable[..., float] = "partial_auc", **params
 def metric_name(metric: str, params: dict[str, Any]) -> str:
     """Return a title such as `partial_auc@0.01`: metric, place on the curve, and other non-default settings.
 
-    No blank and no colon, by which XGBoost takes its own log apart.
+    It has no blank and no colon, because XGBoost splits its own log there.
     """
     place = METRICS[metric].place
     defaults = parameters(metric)

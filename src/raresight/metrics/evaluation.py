@@ -1,4 +1,4 @@
-"""Everything about one score in one record, with intervals."""
+"""All metrics of one score in one record, with intervals."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Evaluation:
 
     Attributes:
         rows: Number of rows.
-        positives: How many of them are positive.
-        prior: Their share, weighted where there are weights.
+        positives: Number of positive rows.
+        prior: Share of positives, weighted if there are weights.
         max_fpr: The largest false-positive rate of `partial_auc`.
-        fpr: The rate of `recall_at_fpr`.
+        fpr: The false-positive rate of `recall_at_fpr` and `threshold`.
         intervals: The metrics with intervals, by name.
-        threshold: The lowest threshold that keeps `fpr` in the sample; alarms are scores >= threshold.
-            Infinity, and no alarms, where too many negatives have an infinite score.
-        alarms: Rows at or above it: like `rows` and `positives` a count, also where there are weights.
-        precision: Share of positives among those alarms, weighted where there are weights; NaN if there are
-            no alarms.
+        threshold: The lowest threshold that keeps `fpr` in the sample; alerts are scores >= threshold.
+            Infinity, and no alerts, if too many negatives have an infinite score.
+        alerts: Number of rows at or above the threshold. Like `rows` and `positives`, a count even with
+            weights.
+        precision: Share of positives among the alerts, weighted if there are weights; NaN without alerts.
         calibration: Calibration errors by name, empty without probabilities.
     """
 
@@ -40,16 +40,16 @@ class Evaluation:
     fpr: float
     intervals: dict[str, Interval]
     threshold: float
-    alarms: int
+    alerts: int
     precision: float
     calibration: dict[str, float]
 
     def __getitem__(self, name: str) -> Interval:
-        """The interval of one metric."""
+        """Return the interval of one metric."""
         return self.intervals[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings and dictionaries, ready for JSON."""
+        """Return plain numbers, strings and dictionaries, ready for JSON."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "intervals"}
         return {
             **plain,
@@ -75,8 +75,8 @@ class Evaluation:
             f"{titles[name]:<36}{_number(found.estimate):>11}   {_number(found.low)} to {_number(found.high)}"
             for name, found in self.intervals.items()
         ]
-        lines.append(f"{'alarms, score >= ' + format(self.threshold, '.6g'):<36}{self.alarms:>11,}")
-        lines.append(f"{'of which right':<36}{_number(self.precision):>11}")
+        lines.append(f"{'alerts, score >= ' + format(self.threshold, '.6g'):<36}{self.alerts:>11,}")
+        lines.append(f"{'precision of the alerts':<36}{_number(self.precision):>11}")
         lines += [
             f"{name.replace('_', ' '):<36}{_number(value):>11}" for name, value in self.calibration.items()
         ]
@@ -94,17 +94,17 @@ def evaluate(
     sample_weight: Any = None,
     seed: int = 0,
 ) -> Evaluation:
-    """Judge a score, and its probabilities if given: ranking, alarms at a budget, calibration.
+    """Evaluate a score, and its probabilities if given: ranking, alerts at a budget, calibration.
 
     Args:
         y_true: Labels 0 and 1.
-        y_score: One score a row, any range.
-        probability: The probability of the positive class, if the scores have been turned into one.
-        max_fpr: Largest false-positive rate of the partial AUC.
-        fpr: The false-positive rate that alarms may cause.
-        level: Coverage of the intervals.
-        sample_weight: A weight for each row, or None. Weighted intervals resample all rows, which takes
-            a while on large data.
+        y_score: One score per row, any range.
+        probability: The probability of the positive class for each row, or None.
+        max_fpr: Largest false-positive rate of the partial AUC. Default: 0.01.
+        fpr: The false-positive budget of the threshold. Default: 0.001.
+        level: Coverage of the intervals. Default: 0.95.
+        sample_weight: A weight for each row, or None. Weighted intervals resample all rows, which is slow on
+            large data.
         seed: Seed of the resampling.
 
     Example:
@@ -120,8 +120,8 @@ def evaluate(
         partial AUC, FPR <= 0.01 (McClish)       0.8005   0.7555 to 0.8405
         recall at FPR 0.001                      0.4500   0.3595 to 0.5562
         average precision                        0.4300   0.3233 to 0.5235
-        alarms, score >= 3.0989                      95
-        of which right                           0.4737
+        alerts, score >= 3.0989                      95
+        precision of the alerts                  0.4737
         >>> round(result["roc_auc"].low, 3)
         0.949
     """
@@ -148,13 +148,14 @@ def evaluate(
         }
     try:
         threshold = threshold_at_fpr(data.labels, data.scores, fpr, sample_weight=data.weights)
-        alarm = data.scores >= threshold
+        is_alert = data.scores >= threshold
     except NoThresholdError:
-        # Too many negatives have the score infinity: only no alarm at all keeps the rate.
-        threshold, alarm = np.inf, np.zeros(len(data), dtype=bool)
+        # Too many negatives have the score infinity, so only a threshold without alerts keeps the rate.
+        threshold, is_alert = np.inf, np.zeros(len(data), dtype=bool)
     weight = data.weights
-    caught = np.count_nonzero(data.labels[alarm]) if weight is None else weight[alarm & data.labels].sum()
-    raised = np.count_nonzero(alarm) if weight is None else weight[alarm].sum()
+    right = is_alert & data.labels
+    caught = np.count_nonzero(right) if weight is None else weight[right].sum()
+    raised = np.count_nonzero(is_alert) if weight is None else weight[is_alert].sum()
     return Evaluation(
         rows=len(data),
         positives=positives,
@@ -163,12 +164,12 @@ def evaluate(
         fpr=fpr,
         intervals=found,
         threshold=threshold,
-        alarms=int(np.count_nonzero(alarm)),
+        alerts=int(np.count_nonzero(is_alert)),
         precision=float(caught / raised) if raised > 0 else float("nan"),
         calibration=calibration,
     )
 
 
 def _number(value: float) -> str:
-    """Four digits that matter: 0.9876, 1.234e-05."""
+    """Format four digits: 0.9876, 1.234e-05."""
     return f"{value:.4f}" if value >= 0.001 or value == 0 else f"{value:.3e}"

@@ -42,7 +42,7 @@ class Interval:
         estimate: The metric of the sample.
         low: Lower end of the interval.
         high: Upper end.
-        level: Its nominal coverage.
+        level: The nominal coverage of the interval.
         method: How it was computed: "delong", "bootstrap" or "normal".
     """
 
@@ -75,29 +75,29 @@ def interval(
 ) -> Interval:
     r"""Return a metric with its confidence interval.
 
-    The interval speaks of new samples with the same numbers of positives and negatives. `method="auto"` takes
+    The interval is for new samples with the same numbers of positives and negatives. `method="auto"` chooses
 
-    - `"delong"` for `roc_auc`: the variance of DeLong et al. (1988), with Hall's correction for skewness and
-      a word for positives that the sample may lack, without which an AUC near 1 is covered far too seldom
-      (with fewer than ten rows of a class, the bootstrap below);
-    - `"bootstrap"` for the other ranking metrics: quantiles over random curves drawn from the steps of
-      the ROC curve that the metric sees (a Bayesian bootstrap within each class, with half a positive
-      more at each end); for `partial_auc(max_fpr=0.01)` that is the top percent of the negatives, so a
-      hundred million rows cost little more than a million;
-    - `"normal"` for the means `brier_score` and `log_loss`: the variance within each class;
-    - `"bootstrap"` over all rows, with an exponential weight each, for everything else, including weighted
-      rows and functions of your own `f(y_true, y_score, sample_weight=...)`.
+    - `"delong"` for `roc_auc`: the variance of DeLong et al. (1988), with Hall's correction for skewness. The
+      lower end allows for positives that the sample may lack; without that, intervals cover an AUC near 1 far
+      too seldom. With fewer than ten rows of a class the next method is used.
+    - `"bootstrap"` for the other ranking metrics: quantiles over random curves, by a Bayesian bootstrap
+      within each class with half a positive more at each end. Curves are drawn from the steps of the ROC
+      curve that the metric reads. `partial_auc(max_fpr=0.01)` reads the top percent of the negatives, so a
+      hundred million rows take little longer than a million.
+    - `"normal"` for the means `brier_score` and `log_loss`: the variance within each class.
+    - `"bootstrap"` over all rows for everything else, with an exponential weight for each row. This includes
+      weighted rows and functions of your own `f(y_true, y_score, sample_weight=...)`.
 
     Simulated coverage of 95 % intervals with 100 positives is in docs/metrics.md.
 
     Args:
         metric: A name such as `"partial_auc"`, a function of `raresight.metrics`, or one of your own.
         y_true: Labels 0 and 1.
-        y_score: One score (or probability, or prediction) a row.
-        level: The coverage, such as 0.95.
+        y_score: One score (or probability, or prediction) per row.
+        level: The coverage. Default: 0.95.
         method: `"auto"`, `"delong"`, `"bootstrap"` or `"normal"`.
         sample_weight: A weight for each row, or None.
-        draws: How many curves or samples the bootstrap draws.
+        draws: Number of curves or samples that the bootstrap draws. Default: 2000.
         seed: Seed of the bootstrap.
         params: The metric's own parameters, such as `max_fpr=0.01`.
 
@@ -120,8 +120,7 @@ def interval(
     reads = curve_metric(metric, params)
     if reads is not None and sample_weight is None:
         rows = len(y_score)
-        # A random curve needs steps a little beyond the limit, or its own part up to there would be cut
-        # short.
+        # A random curve may reach its limit late, so it needs steps a little beyond max_fpr.
         wide = reach(reads.max_fpr, max(1, rows - _positives(y_true))) if reads.max_fpr < 1 else 1.0
         return _from_curve(metric, steps_of(y_true, y_score, None, wide), reads, level, draws, generator)
     function = metric_function(metric)
@@ -133,7 +132,7 @@ def interval(
 
 
 def choose_method(metric: Metric, params: Mapping[str, Any], method: str, weighted: bool) -> str:
-    """Return the given method if the metric has it; for "auto" the metric's best."""
+    """Return the given method if the metric supports it; for "auto" the best one for the metric."""
     if method not in get_args(Method):
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}, but is {method!r}.")
     filled_parameters(metric, params)  # refuses parameters that the metric does not have
@@ -144,11 +143,11 @@ def choose_method(metric: Metric, params: Mapping[str, Any], method: str, weight
         return "normal" if name in MEANS else "bootstrap"
     title = metric_title(metric)
     if method == "delong" and name != "roc_auc":
-        raise ValueError(f"method 'delong' is for roc_auc, not for {title}; take 'bootstrap'.")
+        raise ValueError(f"method 'delong' is for roc_auc, not for {title}; use 'bootstrap'.")
     if method == "delong" and weighted:
-        raise ValueError("method 'delong' has no form for weighted rows here; take 'bootstrap'.")
+        raise ValueError("method 'delong' does not support weighted rows; use 'bootstrap'.")
     if method == "normal" and name not in MEANS:
-        raise ValueError(f"method 'normal' is for {' and '.join(MEANS)}, not for {title}; take 'bootstrap'.")
+        raise ValueError(f"method 'normal' is for {' and '.join(MEANS)}, not for {title}; use 'bootstrap'.")
     return method
 
 
@@ -187,12 +186,12 @@ def _delong(metric: Metric, y_true: Any, y_score: Any, level: float, draws: int,
     estimate = float(auc_of(steps))
     spread = auc_spread(steps) if min(steps.positives, steps.negatives) >= FEWEST else None
     if spread is None or spread.variance <= 0:
-        # A handful of rows shows no variance worth the name, perfect separation none at all; the curve's
-        # bootstrap still knows how few rows there were.
+        # The variance of a handful of rows is unreliable, and with perfect separation it is zero. The
+        # bootstrap of the curve still depends on the number of rows.
         whole = CurveMetric(1.0, auc_of)
         return _from_curve(metric, steps, whole, level, draws, np.random.default_rng(seed))
     low, high = skewed_interval(estimate, spread, normal_quantile(level))
-    # The interval may only grow: the correction is for what the sample cannot show.
+    # The correction allows for positives that the sample lacks, so it may only widen the interval.
     low = min(low, end_with_unseen(estimate, spread, steps.positives, level))
     return Interval(metric_title(metric), estimate, max(low, 0.0), min(high, 1.0), level, "delong")
 
@@ -212,7 +211,7 @@ def _from_curve(
 def _quantiles(name: str, estimate: float, values: Floats, level: float) -> Interval:
     tail = (1 - level) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
-    # The sample's own value is always a possible one; in tiny samples a quantile may pass it.
+    # The estimate itself must lie inside; in tiny samples a quantile may pass it.
     return Interval(name, estimate, min(float(low), estimate), max(float(high), estimate), level, "bootstrap")
 
 
@@ -239,7 +238,7 @@ def stratified_mean(data: LabelledScores, errors: Floats) -> tuple[float, float]
         if not np.any(weight > 0):
             continue
         count = int(np.count_nonzero(weight))
-        # A class of one row has no spread of its own; its distance to the mean of all stands in.
+        # One row has no spread of its own, so its distance to the mean of all rows is used instead.
         centre = np.average(error, weights=weight) if count > 1 else mean
         within = float(np.sum(np.square(weight * (error - centre))))
         variance += within * count / max(1, count - 1) / total**2

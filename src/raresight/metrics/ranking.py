@@ -1,7 +1,7 @@
 """Ranking metrics: AUC, partial AUC, recall at a false-positive rate, precision at a recall.
 
-All of them read the same curve (`_roc_steps.py`). Ties count as scikit-learn's trapezoid does: over a group
-of equal scores the ROC curve runs along the diagonal. Scores may have any range and may be infinite.
+All of them read the same curve (`_roc_steps.py`). Over a group of equal scores the ROC curve runs along the
+diagonal, as in scikit-learn. Scores may have any range and may be infinite.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from raresight.metrics._tail import tail_rows
 PartialKind = Literal["mcclish", "mean", "area"]
 Floats = NDArray[np.float64]
 
-# A sum of weights carries rounding error; a rate that exceeds its limit by less than this is at the limit.
+# Sums of weights have rounding errors; a rate that exceeds its limit by less than this is at the limit.
 WEIGHT_ROUNDING = 1e-12
 
 
 def roc_auc(y_true: Any, y_score: Any, *, sample_weight: Any = None) -> float:
-    r"""Area under the ROC curve.
+    r"""Return the area under the ROC curve.
 
     .. math:: P(S_1 > S_0) + P(S_1 = S_0) / 2
 
@@ -32,7 +32,7 @@ def roc_auc(y_true: Any, y_score: Any, *, sample_weight: Any = None) -> float:
 
     Args:
         y_true: Labels 0 and 1 (or booleans): an array, a pandas or polars series, a tensor.
-        y_score: One score a row, higher for the positive class; any range, not NaN. A tensor on a GPU is
+        y_score: One score per row, higher for the positive class; any range, not NaN. A tensor on a GPU is
             ranked there.
         sample_weight: A weight for each row, or None.
 
@@ -51,7 +51,7 @@ def partial_auc(
     kind: PartialKind = "mcclish",
     sample_weight: Any = None,
 ) -> float:
-    r"""Area under the ROC curve where the false-positive rate is at most `max_fpr`.
+    r"""Return the area under the ROC curve where the false-positive rate is at most `max_fpr`.
 
     With A the area between rates 0 and f = `max_fpr`:
 
@@ -79,8 +79,8 @@ def recall_at_fpr(
 ) -> float:
     """Return the largest recall of a threshold with a false-positive rate of at most `fpr`.
 
-    With `interpolate=True` the height of the ROC line at `fpr`, which a threshold that flips a coin
-    among equal scores attains: never lower, and without jumps in small samples.
+    With `interpolate=True` it is the height of the ROC line at `fpr`. A threshold that flips a coin among
+    equal scores attains it. It is never lower, and has no jumps in small samples.
 
     Example:
         >>> recall_at_fpr([0, 0, 1, 0, 1], [0.1, 0.4, 0.35, 0.2, 0.8], fpr=0.1)
@@ -92,10 +92,10 @@ def recall_at_fpr(
 
 
 def average_precision(y_true: Any, y_score: Any, *, sample_weight: Any = None) -> float:
-    r"""Precision averaged over the positives, :math:`\sum_k (R_k - R_{k-1}) P_k` over thresholds k.
+    r"""Return the mean precision over the positives, :math:`\sum_k (R_k - R_{k-1}) P_k` over thresholds k.
 
-    Equals scikit-learn's `average_precision_score`. Its level depends on the share of positives, so it
-    compares scores on one sample, not samples.
+    Equals scikit-learn's `average_precision_score`. It depends on the share of positives, so compare only
+    scores of the same sample.
 
     Example:
         >>> average_precision([0, 0, 1, 0, 1], [0.1, 0.4, 0.35, 0.2, 0.8])
@@ -118,7 +118,7 @@ def precision_at_recall(
 
 
 class RocPoints(NamedTuple):
-    """Points of the ROC curve: alarms are the scores at or above the threshold."""
+    """Points of the ROC curve: alerts are the scores at or above the threshold."""
 
     fpr: Floats
     tpr: Floats
@@ -133,10 +133,10 @@ def roc_points(
     drop_intermediate: bool = False,
     sample_weight: Any = None,
 ) -> RocPoints:
-    """Every attainable point of the ROC curve with a false-positive rate of at most `max_fpr`.
+    """Return every attainable point of the ROC curve with a false-positive rate of at most `max_fpr`.
 
-    The points are those of scikit-learn's `roc_curve`, from (0, 0) at threshold infinity on; with a small
-    `max_fpr` only the rows that matter are sorted. `drop_intermediate=True` leaves out points inside a
+    The points are those of scikit-learn's `roc_curve`, starting with (0, 0) at threshold infinity. With a
+    small `max_fpr` only the necessary rows are sorted. `drop_intermediate=True` omits points inside a
     straight piece.
 
     Example:
@@ -159,7 +159,7 @@ def roc_points(
 
 
 def _corners(false: Floats, true: Floats) -> NDArray[np.bool_]:
-    """Find the points where the line bends, and its ends; with weights a bend may be rounding."""
+    """Return a mask of the points where the line bends, and its ends; with weights a bend may be rounding."""
     if len(false) < 3:
         return np.ones(len(false), dtype=bool)
     right, up = np.diff(false), np.diff(true)
@@ -169,7 +169,7 @@ def _corners(false: Floats, true: Floats) -> NDArray[np.bool_]:
 
 
 def _curve(data: LabelledScores) -> tuple[Floats, Floats, NDArray[np.floating[Any]]]:
-    """False and true alarms at each distinct score from the top, after a first point without any."""
+    """Return false and true positives at each distinct score from the top, after a first point of zero."""
     if data.weights is not None:
         weighty = data.weights > 0
         data = LabelledScores(data.labels[weighty], data.scores[weighty], data.weights[weighty])
@@ -199,14 +199,14 @@ def check_kind(kind: str) -> PartialKind:
 
 
 def within(false: Floats, negatives: Any, fpr: float, *, weighted: bool) -> NDArray[np.bool_]:
-    """Return which numbers of false alarms keep the rate. Counts are compared as exact quotients."""
+    """Return which numbers of false positives keep the rate. Counts are compared as exact quotients."""
     rate: Floats = false / negatives
     return np.asarray(rate <= fpr * (1 + WEIGHT_ROUNDING) if weighted else rate <= fpr)
 
 
 def auc_of(steps: RocSteps) -> Floats:
-    """Each positive is above all negatives that are not above it; ties count half."""
-    # Shares before products: weights of 1e200 would overflow otherwise, and of 1e-200 vanish.
+    """Return the AUC: a positive is above all negatives that are not above it; ties count half."""
+    # Shares before products: otherwise weights of 1e200 would overflow, and weights of 1e-200 vanish.
     below = 1 - (steps.above / steps.negatives + steps.through / steps.negatives) / 2
     area = np.sum(steps.gain / steps.positives * below, axis=-1)
     # Rounding of weights may pass the ends by a unit in the last place.
@@ -222,8 +222,8 @@ def partial_auc_of(steps: RocSteps, max_fpr: float, kind: PartialKind) -> Floats
 def width_inside(start: Floats, end: Floats, limit: float) -> Floats:
     """Return the mean width of the area to the right of a step from `start` to `end`, up to `limit`.
 
-    A step wholly inside has everything from its middle on; of one that the limit cuts remains the triangle
-    under its diagonal.
+    For a step inside the limit this is the width from its middle on. For a step that the limit cuts, it is
+    the triangle under its diagonal.
     """
     tied = np.where(end > start, end - start, 1.0)
     cut = np.maximum(limit - start, 0) ** 2 / (2 * tied)
@@ -245,7 +245,7 @@ def recall_at_fpr_of(steps: RocSteps, fpr: float, interpolate: bool = False) -> 
     inside = within(steps.through, steps.negatives, fpr, weighted=steps.weighted)
     caught = np.sum(np.where(inside, steps.gain, 0.0), axis=-1)
     if interpolate:
-        # Of a tied step that the rate cuts, the share of its negatives that still fits.
+        # For a tied step that the rate cuts: the share of its negatives that still fits.
         reach = fpr * steps.negatives - steps.above
         cut = ~inside & (reach > 0)
         tied = np.where(cut, steps.through - steps.above, 1.0)
@@ -255,7 +255,7 @@ def recall_at_fpr_of(steps: RocSteps, fpr: float, interpolate: bool = False) -> 
 
 def average_precision_of(steps: RocSteps) -> Floats:
     caught = steps.caught
-    # No division by zero: each step holds a positive, so that something is caught.
+    # No division by zero: each step has a positive, so caught > 0.
     precision = caught / (caught + steps.through)
     return np.asarray(np.sum(steps.gain / steps.positives * precision, axis=-1))
 

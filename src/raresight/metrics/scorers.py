@@ -1,4 +1,4 @@
-"""Scikit-learn scorers of the metrics, for `cross_val_score`, `GridSearchCV` and so on."""
+"""scikit-learn scorers of the metrics, for `cross_val_score`, `GridSearchCV` and so on."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _RESPONSE = {
 def scorer(metric: Metric, *, pos_label: Any = None, **params: Any) -> Any:
     """Return a scikit-learn scorer: called as `scorer(estimator, X, y)`, higher is better.
 
-    Ranking metrics read `decision_function`, or `predict_proba` where there is none. Errors of probabilities
-    (`"brier_score"`, `"log_loss"`, `"calibration_error"`) read `predict_proba` and come with a minus sign, as
-    scikit-learn has it. Accuracies read `predict`.
+    Ranking metrics read `decision_function`, or `predict_proba` if the estimator lacks it. Errors of
+    probabilities (`"brier_score"`, `"log_loss"`, `"calibration_error"`) read `predict_proba` and have a minus
+    sign, as in scikit-learn. Accuracies read `predict`.
 
-    A fold without one of the classes is an error, except for errors of probabilities, which are averages
-    over rows. Stratified folds, scikit-learn's default for classifiers, avoid it.
+    A fold that lacks a class is an error, except for errors of probabilities, which are averages over rows.
+    Stratified folds, scikit-learn's default for classifiers, avoid it.
 
     Args:
         metric: A name, or the function itself from `raresight.metrics`.
-        pos_label: The label of the positive class. Without it, the second of the sorted labels, as in
-            scikit-learn: 1 of 0 and 1, "ok" of "fraud" and "ok". Not for accuracies, which know no positive
+        pos_label: The label of the positive class. Default: the second of the sorted labels, as in
+            scikit-learn: 1 of 0 and 1, "ok" of "fraud" and "ok". Not for accuracies, which have no positive
             class.
         **params: Parameters of the metric, such as `max_fpr=0.001`.
 
@@ -56,7 +56,7 @@ def scorer(metric: Metric, *, pos_label: Any = None, **params: Any) -> Any:
         if reads == "label":
             raise TypeError(f"{name} treats all classes alike, so it takes no pos_label.")
         params["pos_label"] = pos_label
-    # Plain arguments of a module's function, so that the scorer can be cloned and sent to other processes.
+    # A module-level function with plain arguments, so that the scorer can be cloned and pickled.
     return make_scorer(
         labelled_metric,
         response_method=_RESPONSE[reads],
@@ -79,7 +79,7 @@ def labelled_metric(
 
 
 def place_of(label: Any, classes: NDArray[Any], name: str) -> int:
-    """Return the place of a label among the classes; another label is an error.
+    """Return the place of a label among the classes; refuse an unknown label.
 
     >>> place_of("fraud", np.array(["fraud", "ok"]), "pos_label")
     0
@@ -98,16 +98,16 @@ def is_positive(y_true: Any, pos_label: Any = None) -> NDArray[Any]:
     if len(labels) == 0 or labels.dtype.kind == "b":
         return labels
     if labels.dtype.kind in "iuf" and labels.min() == 0 and labels.max() <= 1:
-        return labels  # labels 0 and 1 already, or an error that the metric words better; no sort needed
+        return labels  # labels 0 and 1, which need no sort, or an error that the metric explains better
     classes = np.unique(labels)
     if len(classes) == 2:
         return np.asarray(labels == classes[1])
     found = ", ".join(repr(label) for label in classes[:5].tolist())
     if len(classes) > 2:
         raise ValueError(f"This metric is for two classes, but y_true holds {len(classes)}: {found}...")
-    # The lone label 1 may be the positive of 0 and 1 or the negative of 1 and 2: guessing would be silent.
+    # A single label 1 may be the positive of 0 and 1 or the negative of 1 and 2. A guess would go unnoticed.
     raise ValueError(
-        f"y_true holds one class only ({found}), so which class is positive cannot be told; "
+        f"y_true holds one class only ({found}), so the positive class is unknown; "
         "use stratified folds, or pass pos_label."
     )
 

@@ -30,8 +30,8 @@ from raresight.metrics.ranking import (
 )
 from raresight.metrics.threshold import (
     above_negative,
-    allowed_false_alarms,
-    false_alarms_within,
+    allowed_false_positives,
+    false_positives_within,
     threshold_at_fpr,
 )
 
@@ -44,43 +44,43 @@ CHUNK = 1 << 20  # rows taken in together: a huge batch needs no more memory tha
 
 
 class RankError(NamedTuple):
-    """Most by which the number of rows at or above any score may be wrong, by class."""
+    """Bound on the error of the number of rows at or above any score, by class."""
 
     positives: float
     negatives: float
 
 
 class RankSketch:
-    r"""Summary of the scores of each class, in a few megabytes, from which ranking metrics are read.
+    r"""Summary of the scores of each class in a few megabytes, from which ranking metrics are computed.
 
-    Of each class the `capacity` highest scores are kept, so every answer at a false-positive rate of at
-    most
+    The sketch keeps the `capacity` highest scores of each class. So every answer equals that of all rows
+    together, at false-positive rates up to
 
-    .. math:: \texttt{exact\_fpr} \ge \texttt{capacity} / \texttt{negatives}
+    .. math:: \texttt{exact\_fpr} \ge \texttt{capacity} / \texttt{negatives}.
 
-    is that of all rows together: with the default, rates up to 0.02 for a hundred million negatives, and
-    all rates for two million. (Positives beyond `capacity` are thinned out too; `exact_fpr` then ends where
-    the known positives end.) What is exact does not depend on the order of batches and merges.
+    With the default these are rates up to 0.02 for a hundred million negatives, and all rates for two
+    million. Positives beyond `capacity` are thinned out too; `exact_fpr` then ends where the known positives
+    end. The exact part does not depend on the order of batches and merges.
 
-    Scores below are thinned out without randomness, and the error that this can make is counted along the
-    way. For n rows of a class and a `resolution` of r, the number of rows above any score is off by at most
+    Lower scores are thinned out without randomness, and the possible error is counted. For n rows of a class
+    and a `resolution` of r, the number of rows above any score is off by at most
 
     .. math:: E \approx \frac{n}{2r} \log_2\frac{n}{r},
 
-    whatever the data and their order: 8e-5 of a hundred million rows with the default (3e-5 in batches of a
-    million, which are thinned out together). `rank_error` is the certain bound of this very sketch, in
-    rows. So with :math:`e_0 = E_0 / n_0` for the negatives (`fpr_error`) and :math:`e_1 = E_1 / n_1` for
-    the positives (`recall_error`, zero while they all fit):
+    for any data in any order. With the default this is 8e-5 of a hundred million rows. It is 3e-5 in batches
+    of a million, which are thinned out together. `rank_error` is the certain bound of this one sketch, in
+    rows. Define :math:`e_0 = E_0 / n_0` for the negatives (`fpr_error`) and :math:`e_1 = E_1 / n_1` for the
+    positives (`recall_error`, zero while they all fit). Then:
 
     - the rates of any threshold are off by at most e0 and e1, and `roc_auc` by at most e0 + e1 (`auc_error`);
     - `partial_auc(f, kind="area")` beyond the exact part by at most e0 + f e1;
     - `recall_at_fpr(f)` beyond it is at least the recall at rate f - e0, less e1, and at most that at
       f + e0, plus e1;
-    - `average_precision` while all positives are there by at most the fraction E0 / `capacity` of itself,
-      since only precisions with at least `capacity` false alarms change.
+    - `average_precision` is off by at most the fraction E0 / `capacity` of itself, while all positives are
+      kept: only precisions with at least `capacity` false positives change.
 
-    Rows may have weights: a whole number stands for that many equal rows. Counts and errors are then in
-    units of weight, and the bound of the errors is at most twice as large.
+    Rows may have weights: a whole number counts as that many equal rows. Counts and errors are then in units
+    of weight, and the bound of the errors is at most twice as large.
 
     Args:
         capacity: Highest scores kept of each class.
@@ -119,12 +119,12 @@ class RankSketch:
 
     @property
     def positives(self) -> float:
-        """Positive rows added, exact; their weight where there are weights."""
+        """Number of positive rows added, exact; their total weight if there are weights."""
         return self._positives.weight
 
     @property
     def negatives(self) -> float:
-        """Negative rows added, exact; their weight where there are weights."""
+        """Number of negative rows added, exact; their total weight if there are weights."""
         return self._negatives.weight
 
     @property
@@ -134,22 +134,22 @@ class RankSketch:
 
     @property
     def exact(self) -> bool:
-        """Whether every row is still there, so that every answer is exact."""
+        """Whether every row is kept, so that every answer is exact."""
         return self._positives.complete and self._negatives.complete
 
     @property
     def exact_fpr(self) -> float:
-        """The false-positive rate up to which every answer is exact; 1 while every row is there."""
+        """The false-positive rate up to which every answer is exact; 1 while every row is kept."""
         if self.exact:
             return 1.0
         lowest = [kind.lowest_known() for kind in (self._positives, self._negatives)]
-        # Where the known scores of one class end, so does the known part of the curve.
-        # Above the higher of the two ends both classes are complete.
+        # Above the higher of the two ends both classes are complete, so the known part of the curve ends
+        # there.
         end = max(score for score in lowest if score is not None)
-        # At that end the curve goes on in a way not known, so the rate of the end itself does not count.
+        # Beyond that end the curve is unknown, so the rate of the end itself does not count.
         known = self._negatives.known_at_or_above(end)
         if self.weighted:
-            # Any rate below that of the end, by more than sums of weights are rounded.
+            # A rate below that of the end, by more than the rounding of a sum of weights.
             return known * (1 - WEIGHT_SLACK) / self.negatives if known else 0.0
         return max(known - 1, 0) / max(self.negatives, 1)
 
@@ -179,19 +179,19 @@ class RankSketch:
             f"exact_fpr={self.exact_fpr:.3g}, auc_error={self.auc_error:.2g})"
         )
 
-    # Taking rows in
+    # ---- adding rows --------------------------------------------------------------------------
 
     def add(self, y_true: Any, y_score: Any, sample_weight: Any = None) -> Self:
         """Add a batch of rows. One class alone, or no row, is a batch too.
 
         Args:
             y_true: Labels 0 and 1: an array, a pandas or polars series, a tensor.
-            y_score: One score a row, on the scale of all other batches; not NaN.
+            y_score: One score per row, on the scale of all other batches; not NaN.
             sample_weight: Weights of the rows. Default: 1. A row of weight 3 counts as three equal rows, a
                 row of weight 0 not at all.
 
         Returns:
-            The sketch itself. A batch that is refused with an error has changed nothing.
+            The sketch itself. A batch that raises an error changes nothing.
 
         Example:
             >>> rows = RankSketch().add([0, 0, 0, 1], [0.1, 0.4, 0.4, 0.35])
@@ -203,7 +203,7 @@ class RankSketch:
         return self._absorb(labels, scores, self._checked_weights(sample_weight, len(labels)))
 
     def _checked_weights(self, sample_weight: Any, rows: int) -> Floats | None:
-        """Weights in float64, or None; an error where the sketch could not count them."""
+        """Return weights in float64, or None; refuse weights whose sum is infinite."""
         weights = check_weights(sample_weight, rows) if rows else None
         if weights is None:
             return None
@@ -226,7 +226,7 @@ class RankSketch:
         return self
 
     def merge(self, other: RankSketch) -> Self:
-        """Add all rows of another sketch, which stays as it is.
+        """Add all rows of another sketch, which does not change.
 
         Raises:
             ValueError: If capacity or resolution differ, or a sketch is merged with itself.
@@ -251,7 +251,7 @@ class RankSketch:
 
     @classmethod
     def merged(cls, sketches: Iterable[RankSketch]) -> Self:
-        """Return a new sketch of all rows of the given ones, which stay as they are."""
+        """Return a new sketch of all rows of the given ones, which do not change."""
         total: Self | None = None
         for sketch in sketches:
             if not isinstance(sketch, RankSketch):
@@ -263,13 +263,13 @@ class RankSketch:
             raise ValueError("There is no sketch to merge.")
         return total
 
-    # Reading metrics off
+    # ---- metrics ------------------------------------------------------------------------------
 
     def rows(self) -> tuple[NDArray[np.bool_], Floats, NDArray[np.float64] | None]:
-        """Labels, scores and weights for any function of `(y_true, y_score, sample_weight=...)`.
+        """Return labels, scores and weights for any function of `(y_true, y_score, sample_weight=...)`.
 
-        The weights add up to those of the classes, and are whole numbers unless weights were added; None
-        while every row is still there and weighs 1.
+        The weights add up to those of the classes. They are whole numbers unless weights were added, and None
+        while every row is kept and weighs 1.
         """
         positive, positive_weight = self._positives.rows()
         negative, negative_weight = self._negatives.rows()
@@ -281,25 +281,25 @@ class RankSketch:
         return labels, scores, np.concatenate([positive_weight, negative_weight])
 
     def roc_auc(self) -> float:
-        """Area under the ROC curve; off by at most `auc_error`."""
+        """Return the area under the ROC curve; off by at most `auc_error`."""
         return float(auc_of(self._steps()))
 
     def partial_auc(self, max_fpr: float = 0.01, *, kind: PartialKind = "mcclish") -> float:
-        """Area under the ROC curve up to `max_fpr`, as `raresight.metrics.partial_auc`."""
+        """Return the area under the ROC curve up to `max_fpr`, as `raresight.metrics.partial_auc`."""
         max_fpr, kind = check_rate(max_fpr, "max_fpr"), check_kind(kind)
         return float(partial_auc_of(self._steps(max_fpr), max_fpr, kind))
 
     def recall_at_fpr(self, fpr: float = 0.001, *, interpolate: bool = False) -> float:
-        """Largest recall of a threshold that keeps the rate, as `raresight.metrics.recall_at_fpr`."""
+        """Return the largest recall of a threshold that keeps the rate, as `metrics.recall_at_fpr`."""
         fpr = check_rate(fpr, "fpr")
         return float(recall_at_fpr_of(self._steps(fpr), fpr, interpolate))
 
     def average_precision(self) -> float:
-        """Precision averaged over the positives, as `raresight.metrics.average_precision`."""
+        """Return the precision averaged over the positives, as `raresight.metrics.average_precision`."""
         return float(average_precision_of(self._steps()))
 
     def roc_points(self, max_fpr: float = 1.0) -> RocPoints:
-        """Points of the ROC curve: all of them up to `exact_fpr`, those of the summary beyond."""
+        """Return points of the ROC curve: all of them up to `exact_fpr`, those of the summary beyond."""
         max_fpr = check_rate(max_fpr, "max_fpr")
         self._need("positive", "negative")
         labels, scores, weights = self.rows()
@@ -307,16 +307,16 @@ class RankSketch:
             return roc_points(labels, scores, max_fpr=max_fpr)
         if self.weighted:
             return roc_points(labels, scores, sample_weight=weights, max_fpr=max_fpr)
-        # Whole weights make exact rates, so they are compared here without the slack that weights get there.
+        # Whole weights make exact rates, so they are compared without the slack that other weights need.
         points = roc_points(labels, scores, sample_weight=weights)
         inside = points.fpr <= max_fpr
         return RocPoints(points.fpr[inside], points.tpr[inside], points.thresholds[inside])
 
     def threshold_at_fpr(self, fpr: float, *, confidence: float | None = None) -> float:
-        """The lowest threshold whose false-positive rate is at most `fpr`. Alarms are scores >= threshold.
+        """Return the lowest threshold that keeps the rate at or below `fpr`. Alerts are scores >= threshold.
 
         As `raresight.metrics.threshold_at_fpr`, with the same guarantee for `confidence`. Beyond the exact
-        part the rate of the threshold is at most `fpr` + `fpr_error`, and `confidence` is refused, since
+        part the rate of the threshold is at most `fpr` + `fpr_error`. There `confidence` is refused, because
         its bound counts rows.
         """
         fpr = check_rate(fpr, "fpr")
@@ -326,29 +326,29 @@ class RankSketch:
             return threshold_at_fpr(labels, scores, fpr, confidence=confidence, sample_weight=weights)
         negatives = int(self.negatives)
         if confidence is None:
-            allowed = false_alarms_within(negatives, fpr)
+            allowed = false_positives_within(negatives, fpr)
         else:
-            allowed = allowed_false_alarms(negatives, fpr, confidence)
+            allowed = allowed_false_positives(negatives, fpr, confidence)
         if allowed >= negatives:
             return -np.inf
         dtype = np.promote_types(self._positives.dtype, self._negatives.dtype)
         if allowed < self._negatives.known_at_or_above(None):
             scores = self._negatives.known().astype(dtype, copy=False)
             labels = np.zeros(len(scores), dtype=np.bool_)
-            # Rows beyond the kept ones have the lowest of their scores.
+            # Negatives beyond the kept ones are ties: they have the lowest kept score.
             return above_negative(LabelledScores(labels, scores, None), min(allowed, len(scores) - 1))
         if confidence is not None:
             raise ValueError(
-                f"A threshold with confidence counts {allowed} false alarms, but only the "
-                f"{self._negatives.known_at_or_above(None)} highest negatives are known exactly; lower fpr, "
-                f"leave out confidence, or make the sketch with a capacity of at least {allowed}."
+                f"A threshold with confidence needs the {allowed} highest negatives, but only "
+                f"{self._negatives.known_at_or_above(None)} are known exactly. Lower fpr, "
+                f"omit confidence, or make the sketch with a capacity of at least {allowed}."
             )
         labels, scores, weights = self.rows()
         return threshold_at_fpr(labels, scores, fpr, sample_weight=weights)
 
     def _steps(self, max_fpr: float = 1.0) -> RocSteps:
         self._need("positive", "negative")
-        # Whole weights add up exactly, so rates are compared as the exact quotients they are.
+        # Whole weights add up exactly, so rates can be compared as exact quotients.
         return replace(steps_from(LabelledScores(*self.rows()), max_fpr), weighted=self.weighted)
 
     def _need(self, *kinds: str) -> None:
@@ -359,10 +359,10 @@ class RankSketch:
                     f"a {kind} row no rate over that class is defined. Add batches first."
                 )
 
-    # Keeping and sending
+    # ---- files --------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the sketch to one file (a compressed .npz of plain arrays), at once or not at all."""
+        """Write the sketch to one file (a compressed .npz of plain arrays), whole or not at all."""
         write_file(Path(path), self.to_bytes())
 
     @classmethod
@@ -380,7 +380,7 @@ class RankSketch:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str = "The data") -> Self:
-        """Return the sketch of `to_bytes`; `source` is what an error calls the data."""
+        """Return the sketch of `to_bytes`; errors call the data `source`."""
         return unpack("RankSketch", data, source, cls._from_arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -417,7 +417,7 @@ def _whole_number(value: Any, name: str, least: int) -> int:
 
 
 def checked_batch(y_true: Any, y_score: Any) -> tuple[NDArray[np.bool_], Floats]:
-    """Checked labels and scores of a batch, which may be empty or of one class."""
+    """Check labels and scores of a batch, which may be empty or of one class."""
     labels = as_vector(y_true, "y_true")
     labels = check_labels(labels) if len(labels) else np.zeros(0, dtype=np.bool_)
     scores = check_scores(y_score)

@@ -22,7 +22,7 @@ from raresight.metrics.sketch import CAPACITY, RESOLUTION, RankSketch, checked_b
 class ExactSum:
     """A sum of numbers >= 0 without rounding error, so that the order of the numbers does not matter.
 
-    Kept as numbers that do not overlap (Shewchuk 1997, the method of `math.fsum`).
+    The sum is kept as numbers that do not overlap (Shewchuk 1997, the method of `math.fsum`).
     """
 
     def __init__(self, parts: Iterable[float] = ()) -> None:
@@ -31,13 +31,13 @@ class ExactSum:
             self.add(part)
 
     def add(self, number: float) -> None:
-        # A log loss of a certain and wrong prediction: infinite from then on, without NaN from inf - inf.
+        # A certain and wrong prediction makes the log loss infinite. It stays so, without NaN from inf - inf.
         if math.isinf(number) or math.inf in self.parts:
             self.parts = [math.inf]
             return
         kept = []
         for part in self.parts:
-            # Two-sum: large + small and what its rounding lost add up to both exactly.
+            # Two-sum: large + small and its rounding error add up to both numbers exactly.
             large, small = (number, part) if abs(number) >= abs(part) else (part, number)
             number = large + small
             lost = small - (number - large)
@@ -53,9 +53,9 @@ class ExactSum:
 class StreamingMetrics:
     r"""Ranking and probability metrics of all batches seen so far, at any time.
 
-    Ranking metrics are read off a `RankSketch` (`sketch`): exact at false-positive rates up to its
+    Ranking metrics come from a `RankSketch` (`sketch`). They are exact at false-positive rates up to its
     `exact_fpr`, with a certain bound elsewhere. The Brier score :math:`\overline{(p-y)^2}` and the log loss
-    are sums over rows, added up without rounding error from batch to batch.
+    are sums over rows, added without rounding error from batch to batch.
 
     Args:
         max_fpr: The limit of `partial_auc` (kind "mcclish").
@@ -106,7 +106,7 @@ class StreamingMetrics:
         capacity: int = CAPACITY,
         resolution: int = RESOLUTION,
     ) -> Self:
-        """The metrics of batches `(y_true, y_score)` or `(y_true, y_score, probability)`, one at a time.
+        """Return the metrics of batches `(y_true, y_score)` or `(y_true, y_score, probability)`.
 
         Example:
             >>> batches = (([0, 1], [0.1 * i, 0.5]) for i in range(4))
@@ -125,7 +125,7 @@ class StreamingMetrics:
 
     @property
     def sketch(self) -> RankSketch:
-        """The summary of the scores, for every other question about the ranking."""
+        """The summary of the scores, for other ranking metrics."""
         return self._sketch
 
     def update(self, y_true: Any, y_score: Any, probability: Any = None, sample_weight: Any = None) -> Self:
@@ -133,12 +133,13 @@ class StreamingMetrics:
 
         Args:
             y_true: Labels 0 and 1.
-            y_score: One score a row, higher for the positive class.
-            probability: None, or the probability of label 1 for each row; with all batches or with none.
+            y_score: One score per row, higher for the positive class.
+            probability: The probability of label 1 for each row, or None. Pass it with all batches or with
+                none.
             sample_weight: Weights of the rows. Default: 1. A row of weight 3 counts as three equal rows.
 
         Returns:
-            The metrics themselves. A batch that is refused with an error has changed nothing.
+            The metrics themselves. A batch that raises an error changes nothing.
         """
         labels, scores = checked_batch(y_true, y_score)
         if probability is not None and len(labels) == 0:
@@ -146,7 +147,7 @@ class StreamingMetrics:
         if len(labels) == 0:
             return self
         weights = self._sketch._checked_weights(sample_weight, len(labels))
-        if weights is not None and not weights.any():  # as good as a batch without rows
+        if weights is not None and not weights.any():  # like a batch without rows
             return self
         data = None if probability is None else probabilities(labels, probability, weights)
         # Checked before anything is added, so that a refused batch changes nothing.
@@ -180,7 +181,7 @@ class StreamingMetrics:
         )
 
     def merge(self, other: StreamingMetrics) -> Self:
-        """Add all rows of other metrics, which stay as they are.
+        """Add all rows of other metrics, which do not change.
 
         Raises:
             ValueError: If the settings differ, or only one of the two was given probabilities.
@@ -213,9 +214,10 @@ class StreamingMetrics:
         """Return the metrics of all rows so far.
 
         Returns:
-            rows (their weight where there are weights), positives, prior (positives / rows), roc_auc,
-            partial_auc, recall_at_fpr, threshold_at_fpr, average_precision; brier_score and log_loss where
-            probabilities were given; exact_fpr and auc_error, which say how exact the ranking metrics are.
+            - rows (their weight if there are weights), positives, prior (positives / rows);
+            - roc_auc, partial_auc, recall_at_fpr, threshold_at_fpr, average_precision;
+            - brier_score and log_loss, if probabilities were given;
+            - exact_fpr and auc_error, the exactness of the ranking metrics.
 
         Raises:
             ValueError: If there is no positive or no negative row yet.
@@ -240,12 +242,12 @@ class StreamingMetrics:
         return f"StreamingMetrics(max_fpr={self.max_fpr:g}, fpr={self.fpr:g}, sketch={self._sketch!r})"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file (a compressed .npz of plain arrays), at once or not at all."""
+        """Write everything to one file (a compressed .npz of plain arrays), whole or not at all."""
         write_file(Path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` has written; ValueError if the file is damaged, foreign or newer."""
+        """Read a file of `save`; ValueError if it is damaged, of another kind or newer."""
         return cls.from_bytes(Path(path).read_bytes(), source=os.fspath(path))
 
     def to_bytes(self) -> bytes:
@@ -261,7 +263,7 @@ class StreamingMetrics:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str = "The data") -> Self:
-        """Return the metrics of `to_bytes`; `source` is what an error calls the data."""
+        """Return the metrics of `to_bytes`; errors call the data `source`."""
         return unpack("StreamingMetrics", data, source, cls._from_arrays)
 
     @classmethod

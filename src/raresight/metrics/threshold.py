@@ -1,4 +1,4 @@
-"""The threshold for a false-alarm budget, with a guarantee that holds outside the sample too."""
+"""The threshold for a false-positive budget, with a guarantee for new data."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from raresight.metrics.ranking import WEIGHT_ROUNDING, within
 def threshold_at_fpr(
     y_true: Any, y_score: Any, fpr: float, *, confidence: float | None = None, sample_weight: Any = None
 ) -> float:
-    r"""The lowest threshold whose false-positive rate is at most `fpr`. Alarms are scores >= threshold.
+    r"""Return the lowest threshold that keeps the rate at or below `fpr`. Alerts are scores >= threshold.
 
     Without `confidence` the rate is that of the sample, and the recall at the threshold is
     `recall_at_fpr(y_true, y_score, fpr)`.
 
-    With `confidence` = c the rate outside the sample is at most `fpr` with probability c, whatever the
-    distribution of the scores: the k highest of the n negatives are let pass, with the largest k for which
+    With `confidence` = c the rate on new data is at most `fpr` with probability c, for any distribution of
+    scores. The threshold then lies below the k highest of the n negatives, with the largest k for which
 
     .. math:: P(\mathrm{Binomial}(n, \mathrm{fpr}) \ge k + 1) \ge c.
 
-    This is exact for continuous scores, since the rate above the (k+1)-th highest of n negatives is
-    Beta(k + 1, n - k), and on the safe side where scores repeat. The negatives must be ones the model was
-    not fitted to.
+    The rate above the (k+1)-th highest of n negatives is Beta(k + 1, n - k). So the bound is exact for
+    continuous scores, and conservative where scores repeat. The negatives must be rows that the model was not
+    fitted to.
 
     Args:
         y_true: Labels 0 and 1. Positives need not be present: the threshold is set by the negatives.
-        y_score: One score a row.
+        y_score: One score per row.
         fpr: The false-positive rate allowed.
         confidence: None, or the probability of keeping the rate on new data.
         sample_weight: Weights of the rows; not together with `confidence`, whose bound counts rows.
 
     Raises:
-        ValueError: If no threshold can keep the promise: too few negatives for the confidence, or too many
-            with the score infinity.
+        ValueError: If no threshold keeps the rate: too few negatives for the confidence, or too many with the
+            score infinity.
 
     Example:
         >>> import numpy as np
@@ -54,12 +54,12 @@ def threshold_at_fpr(
         return _lowest_within(data, fpr)
     if data.weights is not None:
         raise ValueError(
-            "confidence counts rows, so it cannot be combined with sample_weight; leave out one of the two."
+            "confidence counts rows, so it cannot be combined with sample_weight; pass one of the two."
         )
-    return above_negative(data, allowed_false_alarms(int(data.negatives), fpr, confidence))
+    return above_negative(data, allowed_false_positives(int(data.negatives), fpr, confidence))
 
 
-def allowed_false_alarms(negatives: int, fpr: float, confidence: float) -> int:
+def allowed_false_positives(negatives: int, fpr: float, confidence: float) -> int:
     """Return how many of `negatives` may lie at or above the threshold for the bound to hold."""
     from scipy.special import betainc
 
@@ -73,7 +73,7 @@ def allowed_false_alarms(negatives: int, fpr: float, confidence: float) -> int:
             f"{negatives} negatives cannot show a false-positive rate of at most {fpr:g} with confidence "
             f"{confidence:g}: that takes {needed} negatives; raise fpr, lower confidence or add rows."
         )
-    # P(Binomial(n, p) > k) = I_p(k + 1, n - k) falls with k; find the last k at which it is >= confidence.
+    # P(Binomial(n, p) > k) = I_p(k + 1, n - k) falls with k: bisect for the last k with >= confidence.
     low, high = 0, negatives
     while high - low > 1:
         middle = (low + high) // 2
@@ -84,8 +84,8 @@ def allowed_false_alarms(negatives: int, fpr: float, confidence: float) -> int:
     return low
 
 
-def false_alarms_within(negatives: int, fpr: float) -> int:
-    """Return the largest count whose quotient keeps the rate; rounding may put it one off the product."""
+def false_positives_within(negatives: int, fpr: float) -> int:
+    """Return the largest count with count / negatives <= fpr; rounding may put it one off the product."""
     count = int(fpr * negatives) + 1
     while count > 0 and count / negatives > fpr:
         count -= 1
@@ -94,15 +94,15 @@ def false_alarms_within(negatives: int, fpr: float) -> int:
 
 def _lowest_within(data: LabelledScores, fpr: float) -> float:
     if data.weights is None:
-        return above_negative(data, false_alarms_within(int(data.negatives), fpr))
-    # A little more than asked for, so that the first negative that breaks the rate is among them.
+        return above_negative(data, false_positives_within(int(data.negatives), fpr))
+    # A little more than the budget, so that the first negative beyond it is in the tail.
     tail = tail_rows(data, min(1.0, fpr * (1 + 2 * WEIGHT_ROUNDING)) * data.negatives)
     weighty = ~tail.labels & (tail.weights > 0)  # type: ignore[operator]
     scores, weights = tail.scores[weighty], tail.weights[weighty]  # type: ignore[index]
     order = np.argsort(scores)[::-1]
     inside = within(np.cumsum(weights[order], dtype=np.float64), data.negatives, fpr, weighted=True)
     if inside.all():
-        # Every negative with weight may pass.
+        # All negatives with weight fit into the budget.
         return -np.inf
     return _just_above(scores[order][int(np.argmin(inside))])
 
@@ -120,7 +120,7 @@ def above_negative(data: LabelledScores, count: int) -> float:
 
 
 class NoThresholdError(ValueError):
-    """No threshold keeps the promise: too few negatives for it, or too many with the score infinity."""
+    """No threshold keeps the rate: too few negatives, or too many with the score infinity."""
 
 
 def _just_above(score: np.floating[Any]) -> float:

@@ -1,4 +1,4 @@
-"""A classifier whose decision threshold keeps a false-alarm budget."""
+"""A classifier whose decision threshold keeps a false-positive budget."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Floats = NDArray[np.float64]
 METHODS = ("decision_function", "predict_proba", "predict_log_proba")
 
 
-# A share of rows that a class of rare events does not have.
+# A positive class with a larger share of the rows is probably the wrong one.
 _NEARLY_ALL = 0.9
 
 
 def has_method(name: str) -> Callable[[Any], bool]:
-    """Return whether the inner estimator, the fitted one where there is one, has the method."""
+    """Return a check whether the inner estimator, fitted if possible, has the method."""
 
     def check(self: Any) -> bool:
         return hasattr(getattr(self, "estimator_", self.estimator), name)
@@ -40,18 +40,18 @@ def has_method(name: str) -> Callable[[Any], bool]:
 
 
 class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Tunes the decision threshold of a binary classifier on held-out rows under a false-positive rate.
+    """Tune the decision threshold of a binary classifier on held-out rows to a false-positive rate.
 
-    The threshold is the lowest one for which the false-positive rate on new data is at most `fpr` with
-    probability `confidence`, by the exact binomial bound of `threshold_at_fpr`. The positive class is
+    On new data the false-positive rate is at most `fpr` with probability `confidence`. The threshold is the
+    lowest one for which the exact binomial bound of `threshold_at_fpr` holds. The positive class is
     `pos_label`, or the second of the sorted labels, as in scikit-learn: of "fraud" and "ok" that is "ok".
 
-    What the promise covers:
+    The guarantee covers:
 
-    - `cv="prefit"` with rows the estimator was not fitted to: the estimator itself, exactly.
-    - Folds: the fold models' scores taken together. The estimator that predicts is fitted anew to all rows,
-      so for it the promise is approximate: its scores come from a little more data, and the scores of
-      different folds may be on slightly different scales. A single split, such as
+    - `cv="prefit"` with rows that the estimator was not fitted to: the estimator itself, exactly.
+    - Folds: the scores of the fold models together. The estimator that predicts is fitted again, to all rows,
+      so for it the guarantee is approximate. Its scores come from a little more data, and the scores of
+      different folds may have slightly different scales. A single split, such as
       `StratifiedShuffleSplit(n_splits=1)`, has one fold model and one scale, but the same refit.
 
     Sample weights go to the inner fits only. The bound counts rows: a row of weight five is not five
@@ -59,26 +59,28 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
 
     Args:
         estimator: A binary classifier with one of the methods below; fitted already if `cv="prefit"`.
-        fpr: The false-positive rate allowed, below 1.
-        confidence: The probability with which it is kept; None for the held-out rows' own rate alone.
+        fpr: The false-positive rate allowed, below 1. Default: 0.001.
+        confidence: The probability of keeping it on new data. None keeps it on the held-out rows only.
+            Default: 0.95.
         cv: The number of stratified folds, a splitter, an iterable of splits, or `"prefit"` if the rows given
-            to `fit` are the held-out ones. No row may be held out twice, since that would count it as two.
+            to `fit` are the held-out ones. No row may be held out twice, because it would count as two.
             Cloning unfits an estimator: in a search, wrap a fitted one in scikit-learn's `FrozenEstimator`.
-        method: Where the scores come from: `"decision_function"`, `"predict_proba"` or `"predict_log_proba"`
-            (the positive class's column), or `"auto"` for the first of them that the estimator has.
+            Default: 5.
+        method: The source of the scores: `"decision_function"`, `"predict_proba"` or `"predict_log_proba"`
+            (the positive class's column). Default: `"auto"`, the first of them that the estimator has.
         n_jobs: Folds fitted at a time, as in joblib.
-        pos_label: The label of the positive class; None for the second of the sorted labels. A text that is
-            taken so and that nearly all rows have is warned of.
+        pos_label: The label of the positive class. Default: the second of the sorted labels, with a warning
+            if that is a text that nearly all rows have.
 
     Attributes:
         estimator_: The estimator that predicts.
         threshold_: Scores for the positive class of at least this are predicted positive.
         classes_: The two labels, sorted.
-        pos_label_: The positive one.
+        pos_label_: The label of the positive class.
         held_out_fpr_: The false-positive rate of the threshold on the held-out rows.
-        held_out_recall_: Its recall there; NaN if there were no positives, which the threshold does not need.
-        n_features_in_: The number of features, where the inner estimator tells it.
-        feature_names_in_: Their names, where the inner estimator tells them.
+        held_out_recall_: Its recall there; NaN without positives, which the threshold does not need.
+        n_features_in_: The number of features, if the inner estimator has it.
+        feature_names_in_: The names of the features, if the inner estimator has them.
 
     Example:
         >>> import numpy as np
@@ -117,12 +119,12 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
 
         Args:
             X: The rows.
-            y: Their labels, of two classes.
-            **fit_params: What the inner estimator's `fit` takes, such as `sample_weight`; values with one
-                entry a row are cut to the folds.
+            y: The labels, of two classes.
+            **fit_params: Arguments of the inner estimator's `fit`, such as `sample_weight`; values with one
+                entry per row are split by fold.
 
         Raises:
-            ValueError: If there are not two classes, or too few negatives to keep the promise.
+            ValueError: If there are not two classes, or too few negatives for the guarantee.
         """
         if not 0 < self.fpr < 1:
             raise ValueError(f"fpr must be above 0 and below 1, but is {self.fpr}.")
@@ -147,7 +149,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         classes = np.asarray(self.estimator.classes_)
         unknown = np.setdiff1d(labels, classes).tolist()
         if unknown:
-            raise ValueError(f"y holds the class {unknown[0]!r}, which the fitted estimator does not know.")
+            raise ValueError(f"y holds the class {unknown[0]!r}, which the estimator was not fitted to.")
         self.estimator_, self.classes_ = self.estimator, classes
         self.pos_label_ = self._positive(classes, labels)
         return labels, self._positive_scores(self.estimator_, X, self._method())
@@ -162,7 +164,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             )
         present = rows_with_weight(labels, classes, fit_params.get("sample_weight"))
         method, everything = self._method(), np.arange(len(labels))
-        # Splits may come as masks or as row numbers; row numbers tell whether a row comes twice.
+        # Splits may be masks or row numbers; row numbers show whether a row comes twice.
         splits = [
             (everything[train], everything[test])
             for train, test in check_cv(self.cv, labels, classifier=True).split(X, labels)
@@ -170,10 +172,10 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         tested = np.concatenate([test for _, test in splits])
         if len(np.unique(tested)) < len(tested):
             raise ValueError(
-                "cv holds out some rows more than once, and the bound would take them for different rows; "
+                "cv holds out some rows more than once, but the bound needs different rows; "
                 "use a splitter whose test sets do not overlap."
             )
-        # Not cross_val_predict: it hands the folds labels 0 and 1 instead of y's own, which breaks an
+        # Not cross_val_predict: it passes labels 0 and 1 instead of y's own to the folds. That breaks an
         # estimator with class_weight={"fraud": 10}.
         self.classes_, self.pos_label_ = classes, self._positive(classes, labels)
         scores = Parallel(n_jobs=self.n_jobs)(
@@ -198,7 +200,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return classes[place_of(self.pos_label, classes, "pos_label")]
 
     def _sign(self) -> float:
-        """Scores rank the second of the sorted labels; turned round they rank the first."""
+        """Return the sign of scores: they rank the second of the sorted labels, negated the first."""
         return 1.0 if self.pos_label_ == self.classes_[1] else -1.0
 
     def _positive_scores(self, estimator: Any, X: Any, method: str) -> Floats:
@@ -206,9 +208,9 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
 
     def _set_threshold(self, positive: NDArray[np.bool_], scores: Floats) -> None:
         self.threshold_ = threshold_at_fpr(positive, scores, self.fpr, confidence=self.confidence)
-        alarm = scores >= self.threshold_
-        self.held_out_fpr_ = float(np.mean(alarm[~positive]))
-        self.held_out_recall_ = float(np.mean(alarm[positive])) if positive.any() else float("nan")
+        is_alert = scores >= self.threshold_
+        self.held_out_fpr_ = float(np.mean(is_alert[~positive]))
+        self.held_out_recall_ = float(np.mean(is_alert[positive])) if positive.any() else float("nan")
 
     def _method(self) -> str:
         wanted = METHODS if self.method == "auto" else (self.method,)
@@ -225,25 +227,24 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the positive class where the score is at least `threshold_`."""
-        alarm = self._scores(X) >= self.threshold_
-        is_second = alarm if self._sign() > 0 else ~alarm
+        is_alert = self._scores(X) >= self.threshold_
+        is_second = is_alert if self._sign() > 0 else ~is_alert
         return np.asarray(self.classes_[is_second.astype(np.intp)])
 
     def decision_function(self, X: Any) -> Floats:
-        """The inner score minus `threshold_`: the same ranking, positive where `predict` says `classes_[1]`.
+        """Return the inner score minus `threshold_`; it is positive where `predict` returns `classes_[1]`.
 
-        That is an alarm, unless `pos_label` is the first of the sorted labels, where alarms are not above 0.
+        That is an alert. If `pos_label` is the first of the sorted labels, alerts are the values not above 0.
 
-        Zero is the threshold, as scikit-learn expects of this method. Take `estimator_`'s own scores where
-        differences far below the threshold matter: subtracting it from a probability of 1e-20 rounds
-        that away.
+        Zero is the threshold, as scikit-learn expects. If differences far below the threshold matter, use the
+        scores of `estimator_`: subtraction of the threshold rounds a probability of 1e-20 away.
         """
         beyond = self._scores(X) - self.threshold_
         return self._sign() * beyond
 
     @available_if(has_method("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Return the inner estimator's probabilities. `predict` does not cut them at one half."""
+        """Return the inner estimator's probabilities. The threshold of `predict` is not one half."""
         check_is_fitted(self, "threshold_")
         return np.asarray(self.estimator_.predict_proba(X))
 
@@ -254,18 +255,18 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return np.asarray(self.estimator_.predict_log_proba(X))
 
     def _routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters for the inner fit: all of them, or with metadata routing those it requests."""
+        """Return the parameters for the inner fit: all, or with metadata routing those that it requests."""
         if fit_params and get_config()["enable_metadata_routing"]:
             return dict(process_routing(self, "fit", **fit_params).estimator.fit)
         return fit_params
 
     def get_metadata_routing(self) -> Any:
-        """For scikit-learn's metadata routing: what `fit` is given goes to the inner `fit`."""
+        """Route the parameters of `fit` to the inner `fit`, for scikit-learn's metadata routing."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import get_tags  # scikit-learn 1.6 on, which alone asks for tags
+        from sklearn.utils import get_tags  # scikit-learn 1.6 or later, which calls this method
 
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
@@ -274,7 +275,7 @@ class ThresholdAtFPR(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # typ
 
 
 def check_binary(y: Any) -> NDArray[Any]:
-    """Read labels of at most two classes; errors have the words that scikit-learn's checks expect."""
+    """Read labels of at most two classes; errors use the phrases that scikit-learn's checks expect."""
     labels = column_or_1d(y, warn=True)
     if len(labels) == 0:
         raise ValueError("There are 0 sample(s), and a minimum of 1 is required.")
@@ -288,7 +289,7 @@ def check_binary(y: Any) -> NDArray[Any]:
 
 
 def rows_with_weight(labels: NDArray[Any], classes: NDArray[Any], sample_weight: Any) -> NDArray[np.bool_]:
-    """Return the rows that are there at all, which must be some of each class."""
+    """Return a mask of the rows with a weight above zero; each class must have one."""
     if sample_weight is None:
         return np.ones(len(labels), dtype=np.bool_)
     present = np.asarray(sample_weight) > 0
@@ -309,14 +310,14 @@ def fold_scores(
     method: str,
     fit_params: dict[str, Any],
 ) -> Floats:
-    """Scores of the test rows by the estimator fitted to the training rows."""
+    """Return scores of the test rows by the estimator fitted to the training rows."""
     params = _check_method_params(X, fit_params, indices=train)
     estimator.fit(_safe_indexing(X, train), labels[train], **params)
     return positive_scores(estimator, _safe_indexing(X, test), method)
 
 
 def positive_scores(estimator: Any, X: Any, method: str) -> Floats:
-    """One score a row, higher for the positive class."""
+    """Return one score per row, higher for the second class."""
     classes = estimator.classes_
     if len(classes) != 2:
         raise ValueError(
@@ -324,5 +325,5 @@ def positive_scores(estimator: Any, X: Any, method: str) -> Floats:
             "with folds, each needs rows of both classes."
         )
     values = np.asarray(getattr(estimator, method)(X))
-    # Doubles hold single-precision scores exactly; comparing in single precision would round the threshold.
+    # float64 holds float32 scores exactly; a comparison in float32 would round the threshold.
     return np.asarray(values[:, -1] if values.ndim == 2 else values, dtype=np.float64)
