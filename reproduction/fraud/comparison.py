@@ -321,7 +321,7 @@ def _check_of_nets(
 ) -> None:
     """An error where nets cannot be trained as asked for, or where there are none of which it is asked."""
     if nets:
-        from raresight.deep.settings import device_for
+        from raresight.deep.parameters import device_for
 
         from .nets import net_setups
 

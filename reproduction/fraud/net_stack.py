@@ -21,10 +21,10 @@ from sklearn.utils import check_random_state
 
 from raresight.deep import DeepClassifier
 from raresight.deep.encoding import TableEncoder
+from raresight.deep.ensemble_scores import ensemble_score, member_scores
 from raresight.deep.net_calibration import NetScores, net_calibrator
-from raresight.deep.nets import plan_net
-from raresight.deep.scoring import ensemble_score, member_scores
-from raresight.deep.training import CodedRows, best_merit, train_ensembles
+from raresight.deep.net_plans import plan_net
+from raresight.deep.training import CodedRows, index_of_best, train_ensembles
 from raresight.deep.validation import Validation, hold_out, split_groups
 from raresight.losses import Loss, parse
 from raresight.metrics import partial_auc
@@ -190,15 +190,15 @@ def fit_methods(
         patience=setup.patience,
         average_epochs=0.0,
         device=device,
-        judge=_PatientJudge(groups, setup.patience, validation, torch.device(device), after_epoch),
+        evaluate=_PatientEvaluation(groups, setup.patience, validation, torch.device(device), after_epoch),
     )
-    assert found.merits is not None
+    assert found.metrics is not None
 
     picked = {}
     for method, settings in _groups(methods, 1).items():
-        merits = [found.merits[i] for i in settings]
-        best = settings[best_merit(merits)]
-        named = {str(losses[i]): merit for i, merit in zip(settings, merits)}
+        metrics = [found.metrics[i] for i in settings]
+        best = settings[index_of_best(metrics)]
+        named = {str(losses[i]): metric for i, metric in zip(settings, metrics)}
         picked[method] = found.nets[best], named, found.best_epochs[best]
     test_inputs = encoder.apply(test)
     raw = {m: (p[0].scores(inputs, device), p[0].scores(test_inputs, device)) for m, p in picked.items()}
@@ -215,7 +215,7 @@ def fit_methods(
         for method, (nets, scores, epochs) in picked.items()
     }
     trained = found.stack
-    history = np.empty((0, len(losses) * len(seeds))) if trained.merits is None else trained.merits
+    history = np.empty((0, len(losses) * len(seeds))) if trained.metrics is None else trained.metrics
     by_loss = {
         str(loss): history[:, i * len(seeds) : (i + 1) * len(seeds)].T for i, loss in enumerate(losses)
     }
@@ -248,7 +248,7 @@ def _groups(methods: Mapping[str, Sequence[str]], n_seeds: int) -> dict[str, lis
     return found
 
 
-class _PatientJudge:
+class _PatientEvaluation:
     """The partial AUC of each net on the held-out rows, until its method has run out of patience.
 
     From then on it is NaN, which never counts as better, so that the nets of the method keep what they had
@@ -273,18 +273,18 @@ class _PatientJudge:
 
     def __call__(self, replicas: Replicas, frozen: NDArray[np.bool_]) -> Floats:
         self._epoch += 1
-        merits = np.full(len(self._best), np.nan)
+        metrics = np.full(len(self._best), np.nan)
         running = [i for i, last in enumerate(self._last_gain) if self._epoch - 1 - last < self._patience]
         scores = self._scores(replicas)
         for i in running:
             group = self._groups[i]
-            merits[group] = [float("nan") if frozen[k] else self._merit(scores[k]) for k in group]
-            better = merits[group] >= self._best[group]
+            metrics[group] = [float("nan") if frozen[k] else self._metric(scores[k]) for k in group]
+            better = metrics[group] >= self._best[group]
             if better.any():
                 self._last_gain[i] = self._epoch
-            self._best[group] = np.where(better, merits[group], self._best[group])
+            self._best[group] = np.where(better, metrics[group], self._best[group])
         self._after_epoch(self._epoch)
-        return merits
+        return metrics
 
     def _scores(self, replicas: Replicas) -> list[torch.Tensor]:
         numbers = len(replicas) * replicas.net.numbers_per_row(self._inputs.shape[1])
@@ -293,7 +293,7 @@ class _PatientJudge:
         members = torch.cat([member_scores(replicas, part) for part in parts], dim=2)
         return [ensemble_score(loss, one) for loss, one in zip(replicas.losses, members)]
 
-    def _merit(self, scores: torch.Tensor) -> float:
+    def _metric(self, scores: torch.Tensor) -> float:
         if not bool(torch.isfinite(scores).all()):
             return float("nan")
         return partial_auc(self._labels, scores, self._max_fpr)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.deep.nets import NET_SIZES
-from raresight.deep.settings import device_for
+from raresight.deep.net_plans import NET_SIZES
+from raresight.deep.parameters import device_for
 
 from ..training_records import add_records, device_name, key_text, need_writable, provenance, read_keyed
 from .methods import (

@@ -19,14 +19,14 @@ from sklearn.preprocessing import StandardScaler
 
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.deep import DeepClassifier
-from raresight.deep.settings import batch_size_for, torch_threads
+from raresight.deep.parameters import batch_size_for, torch_threads
 from raresight.deep.training import DivergedWarning
 from raresight.linear import LinearClassifier
 from raresight.losses import from_callable
 from raresight.metrics import roc_auc
 from raresight.nn.nets import mean_probability
 
-COMMON = {"random_state": 0, "n_jobs": 1, "early_stopping": True}  # parts in turn take longer
+COMMON = {"random_state": 0, "n_jobs": 1, "early_stopping": True}  # cross-validation takes longer
 SMALL = {"net": "mlp", "width": 16, "max_epochs": 6, "learning_rate": 0.01, **COMMON}
 NETS = {
     "mlp": {"width": 32, "learning_rate": 0.01},
@@ -180,13 +180,13 @@ def test_frames_with_gaps_and_categories():
     assert roc_auc(labels, model.decision_function(fresh)) > 0.85
     assert model.feature_importances_.argmin() == 2
     unknown = fresh.assign(shop=pd.Categorical(["elsewhere"] * 3000))
-    with pytest.warns(UserWarning, match="training saw no category that column 'shop' holds"):
+    with pytest.warns(UserWarning, match="column 'shop' holds in .* categories that training did not see"):
         assert np.isfinite(model.decision_function(unknown)).all()
     known = fresh.shop.astype(object)
-    for places, is_told in ((slice(0, 1000), False), (slice(0, 2900), True)):
+    for places, is_reported in ((slice(0, 1000), False), (slice(0, 2900), True)):
         known.iloc[places] = "elsewhere"
         mostly = fresh.assign(shop=pd.Categorical(known))
-        if is_told:
+        if is_reported:
             with pytest.warns(UserWarning, match=r"'shop' holds in \d+ of 3000 rows, such as 'elsewhere'"):
                 model.decision_function(mostly)
         else:
@@ -236,7 +236,7 @@ def test_a_fit_that_fails_leaves_the_model_whole():
     assert np.array_equal(model.decision_function(X), before)
 
 
-def test_nets_that_fail_are_told():
+def test_nets_that_fail_are_reported():
     X, y = ring_table(500)
     wild = {**SMALL, "learning_rate": 300.0, "early_stopping": False, "warmup_epochs": 0, "random_state": 1}
     with pytest.warns(DivergedWarning, match=r"alpha\(alpha=0.3\), seed \d+: .* not finite in epoch 1"):
@@ -256,18 +256,18 @@ def test_nets_that_all_fail_at_once_are_no_model(net, early_stopping):
     assert not hasattr(model, "classes_")
 
 
-def test_a_net_that_scores_all_rows_the_same_is_told():
+def test_a_net_that_scores_all_rows_the_same_is_reported():
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 3))
     y = (X[:, 0] + random.normal(size=300) > 1).astype(int)
     wild = {"net": "mlp", "width": 4, "max_epochs": 8, "learning_rate": 1e3, "early_stopping": False}
     flat = []
     for seed in range(4):
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as reported:
             warnings.simplefilter("always")
             model = DeepClassifier("crossentropy", **wild, random_state=seed, n_jobs=1).fit(X, y)
         flat.append(bool(np.ptp(model.decision_function(X)) == 0))
-        said = [one for one in told if "score all training rows the same" in str(one.message)]
+        said = [one for one in reported if "give all training rows the same score" in str(one.message)]
         assert bool(said) is flat[-1]
         assert all((one.category, one.filename) == (DivergedWarning, __file__) for one in said)
     assert any(flat)
@@ -390,7 +390,7 @@ def test_a_mask_of_categorical_columns():
     X = X.round()
     for given, columns in (([False, False, True], [2]), (np.array([True, False, True]), [0, 2]), (None, [])):
         model = DeepClassifier(**{**SMALL, "max_epochs": 1}, categorical_features=given).fit(X, y)
-        assert [i for i, one in enumerate(model._encoder.columns) if one.levels is not None] == columns
+        assert [i for i, one in enumerate(model._encoder.columns) if one.categories is not None] == columns
 
 
 def test_text_is_taken_where_it_is_named_or_known():
@@ -405,7 +405,7 @@ def test_text_is_taken_where_it_is_named_or_known():
     assert np.array_equal(known.decision_function(text), known.decision_function(frame))
 
 
-def test_columns_of_another_type_than_in_training_are_told():
+def test_columns_of_another_type_than_in_training_are_reported():
     frame, y = mixed_frame(300)
     frame["code"] = pd.Categorical(frame["code"])
     model = DeepClassifier(**{**SMALL, "max_epochs": 2}).fit(frame, y)
@@ -439,7 +439,7 @@ def test_all_cores():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_told():
+def test_a_gpu_that_is_not_there_is_reported():
     X, y = ring_table(200)
     with pytest.raises(ValueError, match="PyTorch sees no GPU here"):
         DeepClassifier(device="cuda").fit(X, y)

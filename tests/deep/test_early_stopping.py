@@ -23,25 +23,25 @@ def training_rows(X, y):
     return CodedRows(X.astype(np.float32), y.astype(np.int64), None, np.bincount(y) / len(y))
 
 
-def trained(epochs, judge=None, patience=100):
+def trained(epochs, evaluate=None, patience=100):
     X, y = ring_table(300)
     replicas = Replicas(partial(MLP, 3, hidden=(8,)), ["crossentropy", "tbl"])
     recipe = Recipe(epochs=epochs, batch=64, warmup_epochs=1)
-    done = train_nets(replicas, training_rows(X, y), recipe, judge=judge, patience=patience)
+    done = train_nets(replicas, training_rows(X, y), recipe, evaluate=evaluate, patience=patience)
     return replicas, done
 
 
-def told(*epochs):
-    """A judge that says these merits, one tuple an epoch."""
+def returning(*epochs):
+    """An evaluation that returns these metrics, one tuple per epoch."""
     rest = iter(epochs)
     return lambda replicas, frozen: np.array(next(rest), dtype=float)
 
 
 def test_each_replica_has_the_weights_of_its_own_best_epoch():
     nan = float("nan")
-    replicas, done = trained(4, told((0.5, 0.1), (0.7, nan), (0.6, 0.9), (nan, 0.2)))
+    replicas, done = trained(4, returning((0.5, 0.1), (0.7, nan), (0.6, 0.9), (nan, 0.2)))
     assert done.best_epochs == (2, 3)
-    assert done.merits.shape == (4, 2)
+    assert done.metrics.shape == (4, 2)
     for k, epochs in enumerate(done.best_epochs):
         stopped, _ = trained(epochs)
         for name, stack in replicas.net.state_dict().items():
@@ -49,12 +49,12 @@ def test_each_replica_has_the_weights_of_its_own_best_epoch():
 
 
 def test_of_equal_epochs_the_later_one():
-    assert trained(3, told((1, 0.5), (1, 0.5), (1, 0.4)))[1].best_epochs == (3, 2)
+    assert trained(3, returning((1, 0.5), (1, 0.5), (1, 0.4)))[1].best_epochs == (3, 2)
 
 
 def test_training_ends_when_no_replica_becomes_better():
-    merits = [(0.5, 0.5), (0.4, 0.6), (0.4, 0.5), (0.4, 0.5), (0.9, 0.9)]
-    _, done = trained(5, told(*merits), patience=2)
+    metrics = [(0.5, 0.5), (0.4, 0.6), (0.4, 0.5), (0.4, 0.5), (0.9, 0.9)]
+    _, done = trained(5, returning(*metrics), patience=2)
     assert (done.epochs, done.best_epochs) == (4, (1, 2))
 
 
@@ -66,20 +66,20 @@ def test_a_frozen_net_is_not_waited_for():
     validation = Validation(inputs, codes, None, 0.1)
     seen = []
 
-    def judge(replicas, frozen):
+    def evaluate(replicas, frozen):
         seen.append(frozen.tolist())
-        merits = validation.judge(replicas, frozen)
-        merits[1] = -len(seen)  # the other net becomes worse and worse
+        metrics = validation.evaluate(replicas, frozen)
+        metrics[1] = -len(seen)  # the other net becomes worse and worse
         # Frozen in the second epoch; from then on as it was before.
         with torch.no_grad():
             replicas.net.head.bias[0] = torch.nan if len(seen) == 1 else 0.0
-        return merits
+        return metrics
 
     recipe = Recipe(epochs=30, batch=64, warmup_epochs=1)
-    done = train_nets(replicas, training_rows(X, y), recipe, judge=judge, patience=3)
+    done = train_nets(replicas, training_rows(X, y), recipe, evaluate=evaluate, patience=3)
     assert seen[1:3] == [[False, False], [True, False]]
     assert done.epochs < 8
-    assert np.isnan(done.merits[2:, 0]).all()
+    assert np.isnan(done.metrics[2:, 0]).all()
     assert len(done.failures) == 1
 
 
@@ -94,7 +94,7 @@ def test_every_class_is_held_out_in_its_share():
         assert hold_out(codes, no, 0.2, np.random.RandomState(0)) is None
     assert hold_out(codes, np.True_, 0.2, np.random.RandomState(0)) is not None
     assert len(hold_out(few, True, 0.2, np.random.RandomState(0))[1]) == 1800 + MIN_VALIDATION_ROWS - 1
-    with pytest.raises(ValueError, match="holds out rows of every class, but one has 1 of them"):
+    with pytest.raises(ValueError, match="holds out rows of every class, but one class has 1 of them"):
         hold_out(np.repeat([0, 1], [9, 1]), True, 0.2, np.random.RandomState(0))
 
 
@@ -127,12 +127,12 @@ def test_the_best_of_several_losses_is_kept():
         DeepClassifier([], **SMALL).fit(X, y)
 
 
-def test_several_classes_are_judged_by_the_log_probability():
+def test_several_classes_are_evaluated_by_the_log_probability():
     X, _ = ring_table(1500)
     y = np.digitize(X[:, 0], [-1, 1])
     valid = X[:300]
     model = DeepClassifier(max_epochs=3, **SMALL).fit(X, y, eval_set=(valid, y[:300]))
-    # The epochs were judged before the scores were calibrated.
+    # The epochs were evaluated before the scores were calibrated.
     raw = model.loss_.probability(model.raw_scores(valid), multiclass=True)
     expected = np.log(raw[np.arange(300), y[:300]]).mean()
     assert model.validation_scores_["tbl(alpha=0.8,C=0.5)"] == pytest.approx(expected, rel=1e-6)

@@ -13,7 +13,7 @@ from deep.deep_tables import mixed_frame
 from raresight.boosting import LightGBMClassifier
 from raresight.common.json_values import pack_values, unpack_values
 from raresight.deep import DeepClassifier
-from raresight.deep.category_encoder import MISSING, MOST_LEVELS, UNSEEN, CategoryEncoder
+from raresight.deep.category_encoder import MISSING, MOST_CATEGORIES, UNSEEN, CategoryEncoder
 from raresight.deep.encoding import MOST_KNOTS, NormalScores, TableEncoder, dense_table
 
 
@@ -99,15 +99,17 @@ def test_gaps_are_the_mean_and_an_input():
     assert learn(whole).apply(np.array([[np.nan]])).tolist() == [[0]]  # training had none: no input for it
 
 
-def test_rare_levels_are_pooled_and_unknown_ones_are_as_the_mean():
-    codes = np.concatenate([np.repeat(np.arange(MOST_LEVELS), 3), np.arange(MOST_LEVELS, MOST_LEVELS + 9)])
-    levels = CategoryEncoder.learn(tuple(range(MOST_LEVELS + 9)), codes, np.ones(len(codes)))
-    assert levels.frequent == tuple(range(MOST_LEVELS))
-    inputs = levels.apply(np.array([4, MOST_LEVELS, MOST_LEVELS + 8, UNSEEN, MISSING]))
-    assert inputs.shape == (5, MOST_LEVELS + 1)
-    assert inputs.argmax(1)[:3].tolist() == [4, MOST_LEVELS, MOST_LEVELS]
+def test_rare_categories_are_pooled_and_unknown_ones_are_as_the_mean():
+    codes = np.concatenate(
+        [np.repeat(np.arange(MOST_CATEGORIES), 3), np.arange(MOST_CATEGORIES, MOST_CATEGORIES + 9)]
+    )
+    column = CategoryEncoder.learn(tuple(range(MOST_CATEGORIES + 9)), codes, np.ones(len(codes)))
+    assert column.frequent == tuple(range(MOST_CATEGORIES))
+    inputs = column.apply(np.array([4, MOST_CATEGORIES, MOST_CATEGORIES + 8, UNSEEN, MISSING]))
+    assert inputs.shape == (5, MOST_CATEGORIES + 1)
+    assert inputs.argmax(1)[:3].tolist() == [4, MOST_CATEGORIES, MOST_CATEGORIES]
     assert inputs.sum(1) == pytest.approx([1, 1, 1, 1, 0])
-    assert inputs[3] == pytest.approx(levels.apply(codes).mean(0))
+    assert inputs[3] == pytest.approx(column.apply(codes).mean(0))
 
 
 def test_categories_of_frames():
@@ -213,7 +215,7 @@ def test_polars_is_read_as_pandas_is():
     polars = pl.from_pandas(frame)
     again = DeepClassifier(**options).fit(polars, y)
     assert again.feature_names_in_.tolist() == ["amount", "shop", "code"]
-    # The order of categories is that of each library; the rows of both are told apart alike.
+    # The order of categories is that of each library; the rows of both differ alike.
     assert model.decision_function(polars) == pytest.approx(model.decision_function(frame), abs=1e-6)
     assert again.decision_function(frame) == pytest.approx(again.decision_function(polars), abs=1e-6)
 
@@ -225,9 +227,9 @@ def test_categories_that_float64_cannot_tell_apart_are_refused_in_arrays(dtype):
     model = DeepClassifier(net="mlp", width=4, max_epochs=1, early_stopping=False, categorical_features=[0])
     with pytest.raises(ValueError, match=r"column 0 of X is categorical .* beyond 2\^53, .* pass"):
         model.fit(X, y)
-    # As numbers they may be rounded; and in a DataFrame they are told apart.
+    # As numbers they may be rounded; in a DataFrame they stay different.
     model.set_params(categorical_features=[1]).fit(X, y)
     model.set_params(categorical_features=["a"]).fit(pd.DataFrame(X, columns=["a", "b"]), y)
-    assert model._encoder.columns[0].levels.known == (5, 2**53 + 2, 2**53 + 3)
+    assert model._encoder.columns[0].categories.known == (5, 2**53 + 2, 2**53 + 3)
     with pytest.raises(ValueError, match="column 0 of X is categorical"):
         LightGBMClassifier(n_estimators=1).fit(X, y, categorical_feature=[0])

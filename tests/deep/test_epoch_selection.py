@@ -10,8 +10,8 @@ from sklearn.metrics import log_loss
 from deep.deep_tables import ring_table
 from raresight.common.calibration import Calibrator
 from raresight.deep import DeepClassifier
-from raresight.deep.epoch_selection import PARTS, parts_of
-from raresight.deep.settings import default_epochs
+from raresight.deep.epoch_selection import FOLDS, assign_folds
+from raresight.deep.parameters import default_epochs
 from raresight.deep.training import DivergedWarning
 from raresight.losses import from_callable
 from raresight.metrics import partial_auc
@@ -26,16 +26,16 @@ def rare_table(count, seed):
     return X, random.random(count) < 1 / (1 + np.exp(eta))
 
 
-def test_parts_have_rows_of_every_class():
+def test_folds_have_rows_of_every_class():
     codes = np.repeat([0, 1, 2], [50, 7, 23])
-    parts = parts_of(codes, np.random.RandomState(0))
-    assert set(parts) == set(range(PARTS))
+    parts = assign_folds(codes, np.random.RandomState(0))
+    assert set(parts) == set(range(FOLDS))
     for k, count in enumerate((50, 7, 23)):
-        sizes = np.bincount(parts[codes == k], minlength=PARTS)
+        sizes = np.bincount(parts[codes == k], minlength=FOLDS)
         assert sizes.sum() == count
         assert sizes.max() - sizes.min() <= 1
-    assert parts_of(np.repeat([0, 1], [9, 3]), np.random.RandomState(0)).max() == 2
-    assert parts_of(np.repeat([0, 1], [9, 1]), np.random.RandomState(0)) is None
+    assert assign_folds(np.repeat([0, 1], [9, 3]), np.random.RandomState(0)).max() == 2
+    assert assign_folds(np.repeat([0, 1], [9, 1]), np.random.RandomState(0)) is None
 
 
 @pytest.mark.slow
@@ -82,16 +82,16 @@ def test_six_positives_are_better_than_none():
     assert log_loss(labels, plain.predict_proba(rows)[:, 1]) > constant
 
 
-def test_nets_that_diverge_while_epochs_are_chosen_are_told():
+def test_nets_that_diverge_while_epochs_are_chosen_are_reported():
     X, y = rare_table(800, 3)
     wild = DeepClassifier("crossentropy", **SMALL, width=16, learning_rate=1e20, warmup_epochs=1)
     # The model itself is no better.
     with (
-        pytest.warns() as told,
+        pytest.warns() as reported,
         pytest.raises(ValueError, match="no net learned anything: crossentropy, seed"),
     ):
         wild.fit(X, y)
-    messages = [str(one.message) for one in told if one.category is DivergedWarning]
+    messages = [str(one.message) for one in reported if one.category is DivergedWarning]
     assert "nets that choose the number of epochs failed" in messages[0]
     assert len(messages) == 1
 
@@ -110,11 +110,11 @@ def test_without_a_choice_epochs_are_few():
     model = DeepClassifier(**SMALL, width=16, early_stopping=False).fit(X, y)
     assert model.n_epochs_ == default_epochs("mlp", False) == 5
     alone = np.arange(len(y)) == 7
-    assert DeepClassifier(**SMALL, width=16).fit(X, alone).n_epochs_ == 5  # one positive cannot take turns
+    assert DeepClassifier(**SMALL, width=16).fit(X, alone).n_epochs_ == 5  # one positive cannot be split
 
 
 @pytest.mark.slow
-def test_the_best_of_several_losses_by_turns():
+def test_the_best_of_several_losses_by_cross_validation():
     """Each loss has its own epochs, the ranking of all rows by nets that did not see them chooses."""
     X, y = rare_table(1000, 2)
     losses = ["tbl(alpha=0.7,C=0.5)", "crossentropy", "squared"]
@@ -161,7 +161,7 @@ def test_the_choice_is_no_worse_than_epochs_that_suit_such_tables():
     assert chosen_loss < loss
 
 
-def test_several_classes_take_turns_too():
+def test_several_classes_are_cross_validated_too():
     X, _ = ring_table(400)
     y = np.digitize(X[:, 0], [-1.5, 1.6])
     assert np.bincount(y).min() < 50

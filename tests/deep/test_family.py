@@ -84,7 +84,7 @@ def test_a_candidate_is_the_classifier():
     assert fitted.part.classifier.verbose is False
 
 
-def test_nets_that_fail_are_told_of_the_candidate():
+def test_nets_that_fail_are_reported_with_the_candidate():
     X, y = ring_table(500)
     wild = Candidate("deep", "alpha(alpha=0.3)", (("epochs", 3), ("learning_rate", 1e12)))
     with pytest.raises(ValueError, match="not finite in epoch 1"):

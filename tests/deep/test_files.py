@@ -168,7 +168,7 @@ def logistic(name, factor):
 
 # The second name reads as another loss than the function.
 @pytest.mark.parametrize("name", ["mine", "erf"])
-def test_a_loss_of_a_function_that_lost_is_told_by_its_text(name, tmp_path):
+def test_a_loss_of_a_function_that_lost_is_given_as_its_text(name, tmp_path):
     """So that the nets of the loss that was kept can be saved and loaded."""
     X, y = ring_table(600)
     # So small that no step is taken.

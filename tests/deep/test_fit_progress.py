@@ -24,7 +24,7 @@ def at_once(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "first", "second"),
     [
-        ({}, "5 parts in turn: epoch {} of at most 2", "training: epoch {} of {}"),
+        ({}, "5-fold cross-validation: epoch {} of at most 2", "training: epoch {} of {}"),
         (
             {"early_stopping": True},
             "training: epoch {} of at most 2",
@@ -53,22 +53,22 @@ def test_long_epochs_show_their_steps(at_once, monkeypatch, capsys):
     of_an_epoch = [[f"epoch {k} of 2, step {step} of 4" for step in range(1, 5)] for k in (1, 2)]
     expected = [[*steps, f"epoch {k} of 2"] for k, steps in enumerate(of_an_epoch, 1)]
     assert lines == [f"training: {text}" for text in expected[0] + expected[1]]
-    # Small nets of all parts are one stack; larger ones take turns.
-    monkeypatch.setattr(epoch_selection, "_NUMBERS_OF_A_STACK", 1)
+    # Small nets of all folds are one stack; larger ones are trained fold by fold.
+    monkeypatch.setattr(epoch_selection, "_CPU_STACK_NUMBERS", 1)
     DeepClassifier(verbose=True, batch_size=100, **SMALL).fit(X, y)
     lines = capsys.readouterr().err.splitlines()
-    in_turn = [
+    expected = [
         *(
-            f"epoch 1 of at most 2, part {part} of 5, step {step} of 4"
+            f"epoch 1 of at most 2, fold {part} of 5, step {step} of 4"
             for part in range(1, 6)
             for step in range(1, 5)
         ),
         "epoch 1 of at most 2, the best so far 1",
     ]
-    assert lines[: len(in_turn)] == [f"5 parts in turn: {text}" for text in in_turn]
+    assert lines[: len(expected)] == [f"5-fold cross-validation: {text}" for text in expected]
 
 
-def test_parts_of_one_stack_are_not_told_apart(at_once, capsys):
+def test_folds_of_one_stack_are_shown_together(at_once, capsys):
     # 100 rows make five parts of 20: the same batches, and one stack.
     X, y = ring_table(400)
     rows = np.concatenate([np.flatnonzero(y == 0)[:90], np.flatnonzero(y == 1)[:10]])
@@ -76,7 +76,7 @@ def test_parts_of_one_stack_are_not_told_apart(at_once, capsys):
     expected = [f"epoch 1 of at most 2, step {step} of 4" for step in range(1, 5)]
     expected.append("epoch 1 of at most 2, the best so far 1")
     lines = capsys.readouterr().err.splitlines()
-    assert lines[:5] == [f"5 parts in turn: {text}" for text in expected]
+    assert lines[:5] == [f"5-fold cross-validation: {text}" for text in expected]
 
 
 @pytest.mark.parametrize(

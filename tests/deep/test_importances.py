@@ -1,4 +1,4 @@
-"""Losses that cannot be told apart, and the importances of columns."""
+"""Losses with the same text, and the importances of columns."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_importances_are_those_of_the_formula(classes, options):
 
 
 @pytest.mark.parametrize("net", ["mlp", "tabm"])
-def test_many_levels_do_not_make_a_column_important(net):
+def test_many_categories_do_not_make_a_column_important(net):
     random = np.random.default_rng(0)
     frame = pd.DataFrame({"x": random.normal(size=6000), "noise": random.normal(size=6000)})
     frame["shop"] = pd.Categorical(random.integers(0, 40, 6000).astype(str))

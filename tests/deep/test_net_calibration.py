@@ -12,11 +12,11 @@ from raresight.deep import DeepClassifier
 from raresight.deep import net_calibration as module
 from raresight.deep.net_calibration import (
     NetScores,
-    _thinned,
+    _subsample,
     calibrated_likelihood,
-    carried_over,
     held_out_slope,
     net_calibrator,
+    slope_after_refit,
 )
 from raresight.losses import parse
 from raresight.metrics import roc_auc
@@ -175,18 +175,18 @@ def test_several_classes_have_their_shares(text, spread):
     assert np.average(p, axis=0, weights=weights) == pytest.approx(shares, rel=1e-6)
 
 
-def test_a_spread_is_carried_over():
+def test_a_spread_is_kept_after_a_refit():
     random = np.random.default_rng(0)
     codes, weights = random.integers(0, 3, 50), random.uniform(0.1, 2, 50)
     logits = random.normal(size=(50, 3))
     before = NetScores(logits, codes, weights)
     # What is common to the logits of a row means nothing.
     after = NetScores(4 * logits + random.normal(size=(50, 1)), codes, weights)
-    assert carried_over(CROSS_ENTROPY, 6.0, before, after) == pytest.approx(1.5)
+    assert slope_after_refit(CROSS_ENTROPY, 6.0, before, after) == pytest.approx(1.5)
     flat = NetScores(np.ones(50), codes, None)
     for spoilt in (flat, NetScores(np.full(50, np.nan), codes, None)):
         for pair in ((spoilt, flat), (flat, spoilt)):
-            assert carried_over(CROSS_ENTROPY, 6.0, *pair) == 6.0
+            assert slope_after_refit(CROSS_ENTROPY, 6.0, *pair) == 6.0
 
 
 def test_weights_of_held_out_rows_reach_the_search():
@@ -228,7 +228,7 @@ def test_fewer_rows_stand_for_all(monkeypatch):
     weights = np.random.default_rng(1).uniform(0.5, 2, 60_000)
     rows = NetScores(rows.scores, rows.codes, weights)
     monkeypatch.setattr(module, "_MOST_ROWS", 4000)
-    some = _thinned(rows, 2)
+    some = _subsample(rows, 2)
     assert len(some.codes) <= 8000
     assert np.bincount(some.codes, some.weights) == pytest.approx(np.bincount(rows.codes, weights), rel=1e-12)
     shares = np.bincount(rows.codes, weights) / weights.sum()

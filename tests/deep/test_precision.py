@@ -101,7 +101,7 @@ def test_nets_that_choose_the_epoch_are_trained_in_it():
     assert double == pytest.approx(single, rel=1e-4)
 
 
-def test_parts_in_turn_are_trained_in_it():
+def test_folds_are_trained_in_it():
     """Their scores choose the factor, which float32 gets to some digits only."""
     X, y = ring_table(300)
     options = {"net": "mlp", "width": 4, "max_epochs": 1, "average_epochs": 0, "random_state": 0, "n_jobs": 1}
@@ -111,8 +111,8 @@ def test_parts_in_turn_are_trained_in_it():
     assert double == pytest.approx(single, rel=1e-4)
 
 
-def test_fractions_of_weights_choose_the_same_levels():
-    """0.1 + 0.2 is not quite 0.3: levels of equal weight beyond the fiftieth would change places."""
+def test_fractions_of_weights_choose_the_same_categories():
+    """0.1 + 0.2 is not quite 0.3: categories of equal weight beyond the fiftieth would change places."""
     random = np.random.default_rng(0)
     level = random.integers(0, 80, 800)
     y = ((random.random(800) < 0.1) | ((level % 9 == 0) & (random.random(800) < 0.5))).astype(int)

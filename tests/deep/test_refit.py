@@ -9,9 +9,9 @@ import pytest
 
 from deep.deep_tables import mixed_frame, ring_table
 from raresight.deep import DeepClassifier, classifier
-from raresight.deep.net_calibration import carried_over
-from raresight.deep.nets import plan_net
-from raresight.deep.training import CodedRows, DivergedWarning, _LaterIsBetter, new_replicas, refit_nets
+from raresight.deep.net_calibration import slope_after_refit
+from raresight.deep.net_plans import plan_net
+from raresight.deep.training import CodedRows, DivergedWarning, _LastWantedEpoch, new_replicas, refit_nets
 from raresight.losses import parse
 from raresight.nn import Recipe
 
@@ -36,19 +36,19 @@ def test_each_net_is_trained_on_all_rows_for_its_own_epochs(average_epochs):
             assert np.array_equal(stack[k], alone.nets_.weights[name][k]), name
 
 
-def test_the_factor_is_carried_over_by_rows_that_both_trainings_saw(monkeypatch):
+def test_the_slope_is_kept_by_rows_that_both_trainings_saw(monkeypatch):
     seen = []
 
     def watched(loss, slope, before, after):
         seen.append((slope, before, after))
-        return carried_over(loss, slope, before, after)
+        return slope_after_refit(loss, slope, before, after)
 
-    monkeypatch.setattr(classifier, "carried_over", watched)
+    monkeypatch.setattr(classifier, "slope_after_refit", watched)
     weights = np.random.default_rng(0).uniform(0.5, 2, len(Y))
     model, first = (DeepClassifier(refit=refit, **HELD).fit(X, Y, weights) for refit in (True, False))
     ((slope, before, after),) = seen
     assert slope == first.calibrator_.slope
-    assert model.calibrator_.slope == carried_over(model.loss_, slope, before, after) != slope
+    assert model.calibrator_.slope == slope_after_refit(model.loss_, slope, before, after) != slope
     assert len(before.codes) == len(Y) - int(0.2 * (Y == 0).sum()) - int(0.2 * Y.sum())
     assert np.array_equal(before.codes, after.codes)
     for one, rows in ((first, before), (model, after)):
@@ -104,24 +104,24 @@ def test_a_net_that_fails_keeps_the_weights_of_before():
     with pytest.warns(DivergedWarning, match="not finite in epoch 1, frozen with its last sound weights"):
         nets = refit_nets(plan, loss, [5, 6], rows, recipe, [3, 3], **options)
     with pytest.raises(
-        ValueError, match="once more on all rows: no net learned anything: crossentropy, seed 5"
+        ValueError, match="in the training on all rows: no net learned anything: crossentropy, seed 5"
     ):
         refit_nets(plan, loss, [5], rows, replace(recipe, lr=1e30), [3], **options)
     assert all(np.isfinite(stack).all() for stack in nets.weights.values())
 
 
-def test_the_judge_of_a_second_training():
+def test_the_evaluation_of_a_refit():
     """An epoch is the better, the later; none is after the one wanted, or without scores or once frozen."""
     plan = plan_net("mlp", {"width": 4}, {}, features=3, outputs=1)
     replicas = new_replicas(plan, [parse("tbl")], range(5), np.array([0.9, 0.1]), "cpu")
     replicas.net.head.bias.data[4] = np.nan
-    merits = _LaterIsBetter([1, 3, 3, 0, 3], np.zeros((2, 3), np.float32)).merits
+    metrics = _LastWantedEpoch([1, 3, 3, 0, 3], np.zeros((2, 3), np.float32)).evaluate
     frozen = np.array([[False] * 5, [False] * 5, [False, True, False, False, False]])
-    told = np.array([merits(replicas, at) for at in frozen])
-    assert np.array_equal(told[:, 0], [1, np.nan, np.nan], equal_nan=True)
-    assert np.array_equal(told[:, 1], [1, 2, np.nan], equal_nan=True)
-    assert np.array_equal(told[:, 2], [1, 2, 3])
-    assert np.isnan(told[:, 3:]).all()
+    reported = np.array([metrics(replicas, at) for at in frozen])
+    assert np.array_equal(reported[:, 0], [1, np.nan, np.nan], equal_nan=True)
+    assert np.array_equal(reported[:, 1], [1, 2, np.nan], equal_nan=True)
+    assert np.array_equal(reported[:, 2], [1, 2, 3])
+    assert np.isnan(reported[:, 3:]).all()
 
 
 @pytest.mark.parametrize(

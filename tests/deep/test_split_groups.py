@@ -1,4 +1,4 @@
-"""Copies of a row stay on one side where rows are held out or take turns."""
+"""Copies of a row stay on one side where rows are held out or split into folds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deep.deep_tables import ring_table
 from raresight.deep import DeepClassifier
-from raresight.deep.epoch_selection import PARTS, parts_of
+from raresight.deep.epoch_selection import FOLDS, assign_folds
 from raresight.deep.validation import MIN_VALIDATION_ROWS, hold_out, split_groups
 
 FAST = {"width": 8, "max_epochs": 2, "random_state": 0, "n_jobs": 1}
@@ -74,7 +74,7 @@ def test_draws_of_a_table_of_counts_are_rows():
 
 
 def test_copies_of_a_row_are_held_out_together():
-    """Positives that come ten times: each would else judge what it trained."""
+    """Positives that come ten times: each would otherwise validate what it trained."""
     X, y = distinct_table(3000, 500)
     rows, codes, places = repeated(X, y, np.where(y == 1, 10, 1))
     groups = split_groups(rows, codes, [])
@@ -82,7 +82,7 @@ def test_copies_of_a_row_are_held_out_together():
     assert sorted([*train, *held]) == list(range(len(codes)))
     assert sides(groups, held)
     assert np.bincount(codes[held]).tolist() == [500, 1_000]
-    # A fifth of 399 rows is too few to judge by, however often they come.
+    # A fifth of 399 rows is too few for validation, however often they come.
     few = (places >= 500) | (places < 399)
     assert hold_out(codes[few], "auto", 0.2, np.random.RandomState(0), groups[few]) is None
     assert hold_out(codes[few], "auto", 0.2, np.random.RandomState(0)) is not None
@@ -96,7 +96,7 @@ def test_splits_by_groups_are_as_even_as_they_can_be(sizes, seed, fraction):
     groups = np.repeat(np.arange(len(sizes)), sizes)
     train, held = hold_out(codes, True, fraction, np.random.RandomState(seed), groups)
     assert sides(groups, held)
-    parts = parts_of(codes, np.random.RandomState(seed), groups)
+    parts = assign_folds(codes, np.random.RandomState(seed), groups)
     assert len(set(zip(groups.tolist(), parts.tolist(), strict=True))) == len(sizes)
     for k in range(2):
         own, largest = codes == k, max(sizes[k::2])
@@ -106,14 +106,14 @@ def test_splits_by_groups_are_as_even_as_they_can_be(sizes, seed, fraction):
         rows = np.bincount(parts[own], minlength=parts.max() + 1)
         assert rows.min() > 0
         assert rows.max() - rows.min() <= largest
-    assert parts.max() + 1 == min(PARTS, len(sizes) // 2)
+    assert parts.max() + 1 == min(FOLDS, len(sizes) // 2)
 
 
 def test_groups_of_one_are_rows():
     codes = np.repeat([0, 1], [900, 500])
     alone = np.random.default_rng(0).permutation(1400)
     assert np.array_equal(
-        np.bincount(parts_of(codes, np.random.RandomState(0), alone)[codes == 1]), [100] * PARTS
+        np.bincount(assign_folds(codes, np.random.RandomState(0), alone)[codes == 1]), [100] * FOLDS
     )
     _, held = hold_out(codes, "auto", 0.2, np.random.RandomState(0), alone)
     assert np.bincount(codes[held]).tolist() == [180, 100]
@@ -137,9 +137,9 @@ def test_a_row_of_many_copies_is_not_all_of_the_validation():
 
 def test_copies_of_one_row_cannot_be_split():
     X, y, _ = repeated(*distinct_table(40, 1), np.where(np.arange(40) < 1, 10, 1))
-    with pytest.raises(ValueError, match="every class, but one has 1 of them, copies aside: pass eval_set"):
+    with pytest.raises(ValueError, match="but one class has 1 of them, copies counted once: pass"):
         DeepClassifier(net="mlp", early_stopping=True, **FAST).fit(X, y)
-    with pytest.raises(ValueError, match="a class has one row only, copies aside: pass eval_set"):
+    with pytest.raises(ValueError, match="a class has one row only, copies counted once: pass eval_set"):
         DeepClassifier(["tbl", "squared"], net="mlp", **FAST).fit(X, y)
     DeepClassifier(net="mlp", **FAST).fit(X, y)
 

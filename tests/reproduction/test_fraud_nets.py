@@ -15,7 +15,7 @@ import pytest
 from commands import run
 from deep_journals import tables
 from raresight.common.journal import read_journal, write_journal
-from raresight.deep.nets import NET_SIZES
+from raresight.deep.net_plans import NET_SIZES
 from raresight.tables.sample import sample_path
 from reproduction import reproduce
 from reproduction.__main__ import main

@@ -30,13 +30,13 @@ from ..losses import Loss
 from ..losses.for_classes import loss_for_classes, weighted_loss
 from ..nn import Recipe
 from .encoding import TableEncoder, dense_table, rows_at
-from .epoch_selection import EpochChoice, choose_by_turns, parts_of
+from .epoch_selection import EpochChoice, assign_folds, cross_validate_epochs
 from .files import read_model, write_model
-from .net_calibration import NetScores, carried_over, held_out_slope, net_calibrator
-from .nets import NetPlan, plan_net
-from .settings import (
+from .net_calibration import NetScores, held_out_slope, net_calibrator, slope_after_refit
+from .net_plans import NetPlan, plan_net
+from .parameters import (
     batch_size_for,
-    check_settings,
+    check_parameters,
     default_average,
     default_epochs,
     default_rate,
@@ -57,21 +57,21 @@ __all__ = ["DeepClassifier"]
 
 Array = NDArray[Any]
 
-# The share of the epochs with the full learning rate where the last one is kept as it is.
+# The share of the epochs with the full learning rate, where the weights of the last epoch are kept.
 _FULL_RATE = 0.8
-# Rows that are coded and scored at a time.
+# Rows that are coded and scored at once, and the most numbers of a dense block.
 _BLOCK, _BLOCK_NUMBERS = 1 << 16, 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
-class _Data:
-    """What `fit` was given, checked: the rows that count, of which those of `eval_set` are none.
+class _TrainingData:
+    """The checked input of `fit`: rows of positive weight, without those of `eval_set`.
 
     Attributes:
         table: A dense array or a DataFrame.
         codes: The class number of each row.
         weights: Above 0; None where they are equal.
-        groups: Copies of a row have the same number; None where rows are split one by one.
+        groups: The same number for copies of a row; None where rows are split one by one.
         classes: The labels, sorted.
         shares: The weighted share of each class.
         categorical: Positions of the columns of categories.
@@ -87,106 +87,110 @@ class _Data:
 
     @property
     def event(self) -> int:
-        """The rarer one of two classes, which the partial AUC is about."""
+        """Return the rarer of two classes, whose partial AUC is taken."""
         return int(self.shares[1] <= self.shares[0])
 
     def weights_at(self, places: Array) -> Array | None:
         return None if self.weights is None else self.weights[places]
 
     def encoder(self, places: Array) -> TableEncoder:
-        """The coding of the table, learnt from some of its rows."""
+        """Learn the coding of the table from some of its rows."""
         weights = self.weights_at(places)
         counted = np.ones(len(places)) if weights is None else weights
         return TableEncoder.learn(rows_at(self.table, places), self.categorical, counted)
 
     def training_rows(self, inputs: Array, places: Array) -> CodedRows:
-        """Some rows as nets are trained on them, of the coded `inputs` of all rows."""
+        """Return some rows as nets are trained on them, given the coded `inputs` of all rows."""
         return CodedRows(inputs[places], self.codes[places], self.weights_at(places), self.shares)
 
     def scored(self, nets: TrainedNets, inputs: Array, device: str) -> NetScores:
-        """All rows with the scores of the nets."""
+        """Return all rows with the scores of the nets."""
         return NetScores(nets.scores(inputs, device), self.codes, self.weights)
 
 
 class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Nets for tables, trained by AdamW with a loss of `raresight.losses`, with calibrated probabilities.
+    """Classify tables with deep nets, trained with any loss of `raresight.losses` and calibrated.
 
-    - Columns of numbers become normal scores, missing values their mean and an input that marks them,
-      categories one input for each frequent level (see `raresight.deep.encoding`).
-    - The bias of the nets starts at the score that is right for the class shares alone.
-    - Losses and seeds are trained at once as replicas of one stack, which costs a GPU little more than one
+    - Columns of numbers become normal scores. A missing value becomes the mean and an input that marks it.
+      Categories become one input for each frequent category (see `raresight.deep.encoding`).
+    - The bias of the nets starts at the best constant score of the loss.
+    - Losses and seeds are trained at once as replicas of one stack. On a GPU that costs little more than one
       net. Several seeds, and the members of TabM, predict by the mean of their probabilities (see
-      `raresight.deep.scoring`).
-    - After training the log-odds are calibrated by a straight line (see `raresight.common.calibration`). Its
-      slope makes rows most probable that training did not see. Its level makes the mean probability of the
-      rows of `fit` their share of positives.
+      `raresight.deep.ensemble_scores`).
+    - After training the log-odds are calibrated: slope * log-odds + level (see
+      `raresight.common.calibration`). The level is the intercept: it makes the mean probability of the rows
+      of `fit` their share of positives. The slope makes held-out rows most probable.
 
     Args:
-        loss: A loss or its text, such as `"tbl(alpha=0.8,C=0.5)"`; or a list of them, of which the one with
-            the best validation score is kept.
+        loss: A loss or its text, such as `"tbl(alpha=0.8,C=0.5)"`. Of a list, the loss with the best
+            validation score is kept.
         net: `"tabm"`, an ensemble of dense nets that share weights (needs `raresight[tabm]`); `"tabnet"`,
             sparse attention over columns in steps; or `"mlp"`, a plain net, the fastest.
-        width: Numbers in a hidden layer. Default: 128 for tabm, 256 for mlp, and for tabnet 8 for the
-            decision and 8 for the attention.
+        width: Numbers in a hidden layer. Default: 128 for tabm and 256 for mlp. For tabnet 8, for the
+            decision and for the attention.
         blocks: Hidden layers of tabm (default: 3) or mlp (default: 2).
         members: Nets in the ensemble of tabm. Default: 8. Its authors take 32, with a width of 512.
         steps: Steps of tabnet. Default: 3.
         dropout: Share of hidden numbers that tabm drops in training. Default: 0.1.
         net_options: Further options of the net by name, such as `{"embedding": "periodic"}` for tabm,
-            `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM; none that is given above as well.
-        n_seeds: Nets with different first weights and batches. Their probabilities are averaged, of several
-            classes their logits.
-        max_epochs: The most passes over the training rows. Default: 100 where the number is chosen by rows
-            that training does not see; otherwise 5 for mlp, 10 for tabm and tabnet.
-        batch_size: Rows a step. `"auto"` is a 200th of the rows, but at least 128 and at most 4096.
-        learning_rate: Of AdamW. Default: 0.001 for mlp and tabm, 0.02 for tabnet.
-        weight_decay: Of AdamW, decoupled.
-        warmup_epochs: Over these the learning rate rises linearly.
-        early_stopping: Whether training rows are held out to find the best epoch of each net. The best one
-            has the largest partial AUC up to `max_fpr`, with the rarer class as the event; for several
-            classes, the largest mean log-probability of the true class. `"auto"` holds rows out where at
-            least 80 of every class would be held out, copies of a row counted once. With fewer rows, five
-            parts take turns in judging; they choose the number of epochs, and among losses, before training
-            on all rows (see `raresight.deep.epoch_selection`). Rows of `eval_set` replace held-out ones. With
-            False the nets have the weights of the last of `max_epochs` epochs.
+            `{"batch_norm": True}` for mlp or `{"cosine": True}` for LDAM. An option that an argument above
+            sets is refused.
+        n_seeds: Nets with different first weights and batches. Their probabilities are averaged; for several
+            classes, their logits.
+        max_epochs: The most passes over the training rows. Default: 100 where the number is chosen by
+            validation rows or cross-validation; otherwise 5 for mlp, 10 for tabm and tabnet.
+        batch_size: Rows per step. `"auto"` is a 200th of the rows, but at least 128 and at most 4096.
+        learning_rate: The learning rate of AdamW. Default: 0.001 for mlp and tabm, 0.02 for tabnet.
+        weight_decay: The decoupled weight decay of AdamW.
+        warmup_epochs: Epochs over which the learning rate rises linearly.
+        early_stopping: How the number of epochs is chosen.
+
+            - True: training rows are held out. Each net keeps its best epoch: the one with the largest
+              partial AUC up to `max_fpr`, with the rarer class as the event. For several classes it is the
+              one with the largest mean log-probability of the true class.
+            - `"auto"`: the same where at least 80 rows of every class would be held out, copies counted once.
+              With fewer rows, 5-fold cross-validation chooses the number of epochs, and the loss, before a
+              training on all rows (see `raresight.deep.epoch_selection`).
+            - False: the nets keep the weights of the last of `max_epochs` epochs.
+
+            Rows of `eval_set` replace held-out ones.
         validation_fraction: The share of the rows of each class that is held out, copies of a row together.
-        patience: Training ends when no net has become better for so many epochs; where parts take turns in
-            judging, after five without a better mean.
-        average_epochs: Judged and kept are means of the weights over about so many of the last epochs (see
-            `raresight.nn.training_loop.MeanWeights`). 0 takes the weights as they are. Default: 2, but 0
-            where the number of epochs is given and not chosen. There, without means, the last fifth of the
+        patience: Training ends when no net has improved for this many epochs. Cross-validation ends after
+            five epochs without a better likelihood.
+        average_epochs: Nets are evaluated and kept with means of their weights over about this many of the
+            last epochs (see `raresight.nn.training_loop.MeanWeights`). 0 takes the newest weights. Default:
+            2. Where the number of epochs is given and not chosen the default is 0, and the last fifth of the
             epochs has a tenth of the learning rate.
-        refit: Whether nets that chose their epochs by held-out rows are then trained once more from the
-            beginning, on all rows and for so many epochs: only those of the loss that is kept. With
-            `eval_set` no row is held out and nothing is trained twice.
+        refit: Whether nets that chose their epochs by held-out rows are then trained from the beginning on
+            all rows, for as many epochs. Only those of the best loss are. With `eval_set` no row is held out
+            and nothing is trained twice.
         max_fpr: Largest false-positive rate of the partial AUC.
-        calibration: `"slope"` finds the slope by rows that the nets did not see: those held out, those of
-            `eval_set`, or all where parts take turns. With `early_stopping=False` there are none, and it is
-            1. Nets that are trained once more get the slope with which their log-odds have the spread of
-            those before. `"level"` leaves the slope at 1.
-        class_weight: `{class: weight}`, or `"balanced"`; taken out of the probabilities again, as for
-            `LinearClassifier`.
+        calibration: `"slope"` finds the slope by rows that the nets did not see: held-out rows, those of
+            `eval_set`, or out-of-fold scores of all rows. With `early_stopping=False` there are no such rows,
+            and the slope is 1. After a refit the slope gives the log-odds the spread that they had before.
+            `"level"` leaves the slope at 1.
+        class_weight: `{class: weight}`, or `"balanced"`. Weights change the training, not the meaning of the
+            probabilities, as for `LinearClassifier`.
         categorical_features: `"auto"` takes categorical columns of DataFrames. A list of names or positions
-            adds columns, also of text, and so does a mask of one boolean a column. None adds none.
+            adds columns, also of text, and so does a mask with one boolean per column. None adds none.
         precision: Of the weights in training: `"float32"`, or `"float64"`, 1.4 times as slow on a CPU.
-        device: `"auto"` is a GPU if there is one; or `"cpu"`, `"cuda"`.
-        random_state: Seed of first weights, batches and held-out rows.
+        device: `"auto"` is a GPU if PyTorch finds one; or `"cpu"`, `"cuda"`.
+        random_state: Seed of first weights, batches, held-out rows and folds.
         n_jobs: Threads on a CPU. -1 is one per core, None leaves it to PyTorch.
-        verbose: Whether `fit` shows its progress on standard error. `"auto"` does so on a terminal alone,
-            once it has taken three seconds, and not in a process that another one started. True shows it
-            anywhere, in a log as lines.
+        verbose: Whether `fit` shows its progress on standard error. `"auto"` does so on a terminal, after
+            three seconds, and never in a child process. True shows it anywhere, in a log as lines.
 
     Attributes:
         classes_, n_features_in_, feature_names_in_: As in scikit-learn.
         loss_: The loss of the nets, class weights included.
-        losses_: All losses that were trained; after `load` the text of one that lost and cannot be read.
-        validation_scores_: The validation score of each loss by its text. Where parts took turns it is of all
-            rows, by nets that did not see them. None without either.
-        best_epochs_: The epoch whose weights each net has, from 1; 0 for one that failed before any was good.
-        n_epochs_: Epochs that were trained, `refit` aside.
+        losses_: All losses that were trained. After `load` an unreadable one that lost is given as its text.
+        validation_scores_: The validation score of each loss by its text; after cross-validation that of the
+            out-of-fold scores of all rows. None without validation.
+        best_epochs_: For each net the epoch, from 1, whose weights it has; 0 where no epoch was usable.
+        n_epochs_: Epochs that were trained, not counting `refit`.
         validation_history_: (epochs, losses, seeds), the validation score of each net after each epoch; None
             without validation rows.
-        calibrator_: The straight line of the log-odds.
+        calibrator_: The calibrator of the log-odds.
         feature_importances_: The share of each column in the slopes of the score; see
             `raresight.deep.trained_nets.importances`.
         nets_: The nets.
@@ -287,22 +291,22 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         eval_set: Any = None,
         eval_sample_weight: Any = None,
     ) -> DeepClassifier:
-        """Train on X and y. Copies of a row are on one side where rows are held out or take turns.
+        """Train on X and y.
 
         Args:
             X: (n, d) array, scipy.sparse matrix (made dense), pandas or polars DataFrame; NaN and null are
                 missing.
-            y: n labels of any kind; the last class in sorted order is the positive one of two.
-            sample_weight: n weights, of which the proportions count. They multiply the loss of a row, and
-                its part in class shares, scales and judgements. A row of weight 0 is none.
+            y: n labels of any kind. Of two classes the last in sorted order is the positive one.
+            sample_weight: n weights, used relative to each other. They multiply the loss of a row, and weigh
+                it in class shares, scales and validation. A row of weight 0 is ignored.
             eval_set: `(X, y)`, rows that choose the best epoch and loss instead of held-out ones.
-            eval_sample_weight: Their weights.
+            eval_sample_weight: The weights of the rows of `eval_set`.
 
         Raises:
-            ValueError: For input that cannot be used, and where loss or gradient of every net were not finite
-                before its first epoch was over: the learning rate is too large.
+            ValueError: For input that cannot be used, and where the loss or gradient of every net was not
+                finite within its first epoch, because the learning rate is too large.
         """
-        check_settings(self)
+        check_parameters(self)
         wanted: Any = "auto" if isinstance(self.verbose, str) else bool(self.verbose)
         with (
             columns_kept_on_failure(self),
@@ -316,10 +320,11 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, eval_set: Any, eval_sample_weight: Any, display: Display
     ) -> dict[str, Any]:
-        """The attributes of the fitted model; sets nothing but the columns."""
+        """Return the attributes of the fitted model; set only those that describe the columns."""
         data = self._read(X, y, sample_weight)
         losses = self._losses(data)
-        # The order of the draws is that of the steps below: seeds, held-out rows, parts.
+        # One generator draws the seeds, then the held-out rows, then the folds. Another order would give
+        # other nets for the same `random_state`.
         random = check_random_state(self.random_state)
         seeds = [int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=self.n_seeds)]
         given = self._read_evaluation(eval_set, eval_sample_weight, data)
@@ -330,20 +335,22 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             split = hold_out(data.codes, self.early_stopping, fraction, random, data.groups)
         train = every if split is None else split[0]
 
+        # Learnt without the held-out rows, which would otherwise leak into their own evaluation.
         encoder = data.encoder(train)
         inputs = encoder.apply(data.table)
         rows = data.training_rows(inputs, train)
         validation = self._validation(data, given, None if split is None else split[1], encoder, inputs)
-        device, is_watched = device_for(self.device), validation is not None
+        device, has_validation = device_for(self.device), validation is not None
         plan = self._plan(encoder, len(data.classes))
-        recipe, average = self._recipe(len(train), is_watched), self._average(is_watched)
+        recipe, average = self._recipe(len(train), has_validation), self._average(has_validation)
         plan.check_batch(min(recipe.batch, len(train)))
 
         choice = None
-        if not is_watched and self.early_stopping == "auto":
-            choice = self._choice_by_turns(data, plan, losses, seeds, rows, random, device, display)
+        if not has_validation and self.early_stopping == "auto":
+            choice = self._cross_validated_choice(data, plan, losses, seeds, rows, random, device, display)
         if choice is not None:
-            # All rows are trained on for as long as the parts found best, with means as they had.
+            # The training on all rows repeats what cross-validation found best, with means of weights as
+            # well.
             recipe, average = self._recipe(len(train), True), self._average(True)
             recipe = replace(recipe, epochs=choice.epochs)
         best, found = train_best_loss(
@@ -363,6 +370,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         slope = self._slope(nets, validation, choice, device)
 
         if split is not None and self.refit:
+            # The held-out rows are positives that the nets have not learnt from. No row is left to choose the
+            # epochs by, so that each seed takes its best epoch from the first training.
             encoder = data.encoder(every)
             inputs = encoder.apply(data.table)
             rows = data.training_rows(inputs, every)
@@ -371,7 +380,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 nets.loss,
                 seeds,
                 rows,
-                self._recipe(len(every), is_watched),
+                self._recipe(len(every), has_validation),
                 best_epochs,
                 average_epochs=average,
                 device=device,
@@ -379,12 +388,13 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             first, scored = scored, data.scored(nets, inputs, device)
             if self.calibration == "slope":
-                slope = carried_over(nets.loss, slope, first.at(train), scored.at(train))
+                # Only on rows that both trainings saw: on held-out rows the first scores have another spread.
+                slope = slope_after_refit(nets.loss, slope, first.at(train), scored.at(train))
             train = every
 
         warn_of_equal_scores(scored.scores, inputs)
-        merits, history = found.merits, found.stack.merits
-        scores = None if merits is None else {str(loss): merit for loss, merit in zip(losses, merits)}
+        metrics, history = found.metrics, found.stack.metrics
+        scores = None if metrics is None else {str(loss): merit for loss, merit in zip(losses, metrics)}
         shares_of_columns = importances(
             nets, rows.inputs, rows.codes, rows.weights, scored.scores[train], encoder.origins,
             len(encoder.columns), device,
@@ -403,7 +413,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "_encoder": encoder,
         }
 
-    def _read(self, X: Any, y: Any, sample_weight: Any) -> _Data:
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> _TrainingData:
         labels = read_targets(y, type(self).__name__)
         read = read_table(
             self, X, reset=True, categorical=self.categorical_features, parameter="categorical_features"
@@ -415,13 +425,14 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shares = shares_of(codes, weights, classes)
         categorical = categorical_columns(table, self.categorical_features, "categorical_features")
         if weights is not None:
-            # A row of weight zero is none, also for what is counted.
+            # Rows of weight zero are dropped, so that they count in no split and no class count.
             kept = np.flatnonzero(below_one(weights))
             table, codes, weights = rows_at(table, kept), codes[kept], below_one(weights[kept])
+            # Equal weights take the path without weights, so that the results are the same to the bit.
             if (weights == weights[0]).all():
                 weights, shares = None, shares_of(codes, None, classes)
         groups = split_groups(table, codes, categorical)
-        return _Data(table, codes, weights, groups, classes, shares, categorical)
+        return _TrainingData(table, codes, weights, groups, classes, shares, categorical)
 
     def _plan(self, encoder: TableEncoder, n_classes: int) -> NetPlan:
         sizes = {name: getattr(self, name) for name in ("width", "blocks", "members", "steps", "dropout")}
@@ -431,26 +442,26 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _validation(
         self,
-        data: _Data,
+        data: _TrainingData,
         given: tuple[Any, Array, Array | None] | None,
         held: Array | None,
         encoder: TableEncoder,
         inputs: Array,
     ) -> Validation | None:
-        """The rows that choose the epoch: those of `eval_set` or those held out; None without either."""
+        """Return the rows of `eval_set` or the held-out rows; None without either."""
         if given is not None:
             encoder.warn_of_unseen(given[0], " of eval_set")
             with errors_of("the rows of eval_set"):
-                judging = encoder.apply(given[0])
-            return Validation(judging, given[1], given[2], float(self.max_fpr), data.event)
+                evaluated = encoder.apply(given[0])
+            return Validation(evaluated, given[1], given[2], float(self.max_fpr), data.event)
         if held is None:
             return None
         weights = data.weights_at(held)
         return Validation(inputs[held], data.codes[held], weights, float(self.max_fpr), data.event)
 
-    def _choice_by_turns(
+    def _cross_validated_choice(
         self,
-        data: _Data,
+        data: _TrainingData,
         plan: NetPlan,
         losses: list[Loss],
         seeds: list[int],
@@ -459,35 +470,35 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: str,
         display: Display,
     ) -> EpochChoice | None:
-        """How long, and with which loss; None where a class has one row only, which cannot take turns."""
-        parts = parts_of(data.codes, random, data.groups)
-        if parts is None:
+        """Choose epochs and loss by cross-validation; None where a class has a single row."""
+        folds = assign_folds(data.codes, random, data.groups)
+        if folds is None:
             if len(losses) > 1:
-                copies = "" if data.groups is None else ", copies aside"
+                copies = "" if data.groups is None else ", copies counted once"
                 raise ValueError(
                     f"{len(losses)} losses need rows to choose by, but a class has one row only{copies}: "
                     "pass eval_set=(X, y) to fit, or a single loss"
                 )
             return None
-        return choose_by_turns(
+        return cross_validate_epochs(
             plan,
             losses,
             seeds,
             rows,
             self._recipe(len(rows.codes), True),
-            parts,
+            folds,
             max_fpr=float(self.max_fpr),
             event=data.event,
             with_slope=self.calibration == "slope",
             average_epochs=self._average(True),
             device=device,
-            progress=TrainingProgress(display, f"{parts.max() + 1} parts in turn"),
+            progress=TrainingProgress(display, f"{folds.max() + 1}-fold cross-validation"),
         )
 
     def _slope(
         self, nets: TrainedNets, validation: Validation | None, choice: EpochChoice | None, device: str
     ) -> float:
-        """The slope by rows that the nets did not see; 1 without such rows."""
+        """Return the slope by rows that the nets did not see; 1 without such rows."""
         if self.calibration == "level":
             return 1.0
         if choice is not None:
@@ -510,11 +521,12 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight_decay=float(self.weight_decay),
             warmup_epochs=float(self.warmup_epochs),
             precision=str(self.precision),
-            # Small steps or a mean at the end, so that the last weights are not an accident.
+            # The newest weights are as good as the last batches happened to be. So the last epochs have
+            # either smaller steps or means of the weights.
             decay_epochs=() if stops_early or self._average(False) else (max(1, int(_FULL_RATE * epochs)),),
         )
 
-    def _losses(self, data: _Data) -> list[Loss]:
+    def _losses(self, data: _TrainingData) -> list[Loss]:
         counts: Array = np.bincount(data.codes)
         if data.weights is not None:
             counts = data.shares * len(data.codes)
@@ -525,7 +537,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return list(dict.fromkeys(weighted_loss(loss_for_classes(one, counts), weights) for one in given))
 
     def _read_evaluation(
-        self, eval_set: Any, eval_sample_weight: Any, data: _Data
+        self, eval_set: Any, eval_sample_weight: Any, data: _TrainingData
     ) -> tuple[Any, Array, Array | None] | None:
         classes = data.classes
         if eval_set is None:
@@ -536,7 +548,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             eval_set = eval_set[0]
         elif _holds_pairs(eval_set):
             raise ValueError(
-                f"eval_set holds {len(eval_set)} pairs (X, y), but the epoch is chosen by one: pass one pair"
+                f"eval_set holds {len(eval_set)} pairs (X, y), but one pair chooses the epoch: pass one pair"
             )
         rows, codes = read_labelled(self, eval_set, classes, "eval_set", data.categorical)
         with errors_of("the rows of eval_set"):
@@ -561,12 +573,12 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- predictions ---------------------------------------------------------------------
 
     def raw_scores(self, X: Any) -> Array:
-        """Scores z of the nets as the loss knows them, before calibration: (n,), or (n, K) for K classes."""
+        """Return the scores z of the nets in the scale of the loss, before calibration: (n,), or (n, K)."""
         check_is_fitted(self)
         table = read_table(self, X, reset=False, categorical=self._encoder.categorical)
         self._encoder.warn_of_unseen(table)
         device = device_for(self.device)
-        # Of wide tables fewer rows at once: a block is dense.
+        # Fewer rows at once for wide tables, because a block is dense.
         rows = max(1, min(_BLOCK, _BLOCK_NUMBERS // max(1, table.shape[1])))
         with torch_threads(self.n_jobs):
             found = [
@@ -578,11 +590,11 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate(found).astype(np.float64)
 
     def decision_function(self, X: Any) -> Array:
-        """How far the calibrated log-odds are beyond those at which the loss decides: (n,), or (n, K).
+        """Return the calibrated log-odds minus those at which the loss decides: (n,), or (n, K).
 
-        That is log-odds - lambda(0), with lambda the inverse link. A loss that treats classes alike decides
-        at log-odds of zero, one that was made for the likelihood ratio at those of the prior. Of K classes it
-        is the log-probabilities, less those that the link gives to equal scores.
+        These are lambda(0), with lambda the inverse link. A loss that treats classes alike decides at
+        log-odds of 0. A loss made for the likelihood ratio decides at those of the prior. For K classes the
+        result is the log-probabilities minus those that the link gives to equal scores.
         """
         scores = self.raw_scores(X)
         if scores.ndim == 1:
@@ -591,7 +603,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self._log_proba(scores) - equal)
 
     def predict_log_odds(self, X: Any) -> Array:
-        """Calibrated log-odds of the positive class; (n, K), class against the rest, for more than two."""
+        """Return calibrated log-odds of the positive class; for K > 2 (n, K), each against the rest."""
         scores = self.raw_scores(X)
         if scores.ndim == 1:
             return self._log_odds(scores)
@@ -600,18 +612,19 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(log_p - np.column_stack(rest))
 
     def predict_proba(self, X: Any) -> Array:
-        """Calibrated probabilities, (n, K)."""
+        """Return calibrated probabilities, (n, K)."""
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> Array:
-        """Logarithms of the calibrated probabilities, accurate where a probability is tiny."""
+        """Return the logarithms of the calibrated probabilities, accurate where a probability is tiny."""
         return self._log_proba(self.raw_scores(X))
 
     def predict(self, X: Any) -> Array:
-        """The class that the loss decides for, of two where `decision_function` is above 0, else its largest.
+        """Return the class that the loss decides for.
 
-        This is the more probable class, except for losses that treat classes differently, by weights, margins
-        or a prior.
+        Of two classes the positive one where `decision_function` is above 0, otherwise the class with its
+        largest value. This is the more probable class, except for losses that treat classes differently, by
+        weights, margins or a prior.
         """
         return decided_classes(self.decision_function(X), self.classes_)
 
@@ -626,19 +639,20 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- files ---------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write `deep.json` and `deep.safetensors` into a folder, which is made if it is not there.
+        """Write `deep.json` and `deep.safetensors` into a folder, which is created if needed.
 
-        A model that was there is replaced: a process that is killed meanwhile leaves it or the new one, whole
-        (see `raresight.deep.files`; from time to time the weights are in `deep-2.safetensors`).
+        An earlier model in the folder is replaced. A process that is killed meanwhile leaves either the old
+        or the new model, complete. Saving over a model alternates between `deep.safetensors` and
+        `deep-2.safetensors` (see `raresight.deep.files`).
         """
         check_is_fitted(self)
         write_model(self, folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> DeepClassifier:
-        """Read what `save` wrote; a changed, truncated, newer or foreign file is refused with the reason.
+        """Read what `save` wrote; refuse a changed, truncated, newer or foreign file with the reason.
 
-        The digests guard against accidents, not against somebody who wants to deceive.
+        The digests guard against accidents, not against deliberate forgery.
         """
         model = cls()
         read_model(model, folder)
@@ -646,7 +660,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _holds_pairs(eval_set: Any) -> bool:
-    """Whether it is a list of pairs (X, y); X itself may be a list of two rows."""
+    """Return whether it is a list of pairs (X, y); X itself may be a list of two rows."""
     return isinstance(eval_set, (list, tuple)) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 and np.ndim(pair[0]) == 2 for pair in eval_set
     )

@@ -1,16 +1,16 @@
-"""Tables as rows of numbers that a net can take: scaled, without gaps, categories as zeros and ones.
+"""Tables as rows of numbers for nets: scaled, without gaps, categories as zeros and ones.
 
-A column of numbers becomes its normal scores, a column of categories one input for each frequent level (see
-`raresight.deep.category_encoder`). Where training rows lack a value of a column, one more input says so. A
-column that is constant in training, numbers or categories, has no input of its own.
+A column of numbers becomes its normal scores. A column of categories becomes one input for each frequent
+category (see `raresight.deep.category_encoder`). Where training rows lack a value, one further input marks
+the gap. A column that is constant in training, numbers or categories, has no input of its own.
 
-Nets need inputs of one size, and a single amount of 1e6 among amounts of 10 would drown the others. With F
-the share of training rows below a value, half of those equal to it included,
+Nets need inputs of similar size: a single amount of 1e6 among amounts of 10 would dominate the others. Let F
+be the share of training rows below a value, plus half of those equal to it. Then
 
     score(x) = Phi^-1(F(x)) - its mean over the training rows
 
-is about normal whatever the distribution. Equal values share the middle of their ranks. Values outside the
-training range get the score of its ends, and values between those seen are interpolated.
+is about normal for every distribution. Equal values share the middle of their ranks. Values outside the
+training range get the score of its ends. Values between those seen are interpolated.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = ["MOST_KNOTS", "NormalScores", "TableEncoder", "dense_table", "numbers
 
 Floats = NDArray[np.float64]
 
-# Even steps of the score, not of the rank: rare events are often at the ends, where ranks of even steps would
-# leave one segment between the last thousandth and the maximum.
+# The most knots of a scale, in even steps of the score and not of the rank. Rare events are often at the
+# ends, where even steps of the rank would leave one segment for the last thousandth of the rows.
 MOST_KNOTS = 1000
-# A sparse table is made dense up to so many numbers, 1 GiB as float32.
+# A sparse table is made dense up to this many numbers, 1 GiB as float32.
 _MOST_NUMBERS = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
 class NormalScores:
-    """The scale of one column: values in order, and their scores, linear in between.
+    """The scale of one column: sorted values and their scores, linear in between.
 
     >>> amounts = np.array([1.0, 2.0, 2.0, 3.0, 1000.0])
     >>> scale = NormalScores.learn(amounts, np.ones(5))
@@ -54,7 +54,7 @@ class NormalScores:
 
     @classmethod
     def learn(cls, values: NDArray[Any], weights: Floats) -> NormalScores | None:
-        """From the values of training rows, none of them missing; None where all are equal."""
+        """Learn from training values without gaps; None where all are equal."""
         distinct, places = np.unique(values.astype(np.float64), return_inverse=True)
         if len(distinct) < 2:
             return None
@@ -65,12 +65,12 @@ class NormalScores:
         if len(distinct) > MOST_KNOTS:
             wanted = ndtr(np.linspace(scores[0], scores[-1], MOST_KNOTS))
             chosen = np.unique(np.searchsorted(rank, wanted).clip(0, len(rank) - 1))
-            chosen = np.unique([0, *chosen, len(rank) - 1])
+            chosen = np.unique([0, *chosen, len(rank) - 1])  # the extremes always are knots
             distinct, scores = distinct[chosen], scores[chosen]
         return cls(distinct, scores - mean)
 
     def apply(self, values: NDArray[Any]) -> Floats:
-        """The scores of values; 0, the mean, where one is missing."""
+        """Return the scores of values; 0, the mean, for missing ones."""
         numbers = values.astype(np.float64)
         found = np.interp(numbers, self.knots, self.scores)
         steep = self._steep()
@@ -81,18 +81,20 @@ class NormalScores:
         return np.asarray(np.where(np.isnan(found), 0.0, found))
 
     def _steep(self) -> NDArray[np.bool_]:
-        """Segments whose length or slope is beyond the range of float64, where `numpy.interp` goes astray."""
+        """Mark segments whose length or slope is beyond float64, where `numpy.interp` gives wrong values."""
         rise = np.diff(self.scores)
         with np.errstate(over="ignore"):
             length = np.diff(self.knots)
             slope = rise / length
+        # A slope below the smallest normal number has lost digits.
         usual = np.isfinite(length) & np.isfinite(slope) & (slope >= np.finfo(np.float64).tiny)
         return np.asarray(~usual & (rise > 0))
 
     def _between(self, numbers: Floats, left: NDArray[np.intp]) -> Floats:
-        """Scores in the segments that start at the knots `left`, by the share of the segment."""
+        """Return scores in the segments that start at the knots `left`, by the share of the segment."""
         low, high = self.knots[left], self.knots[left + 1]
-        # The larger end becomes about 1/4, by a power of two: no length is infinite or has few digits.
+        # A power of two scales the larger end to about 1/4, without rounding: no length overflows or
+        # underflows.
         power = -np.frexp(np.maximum(np.abs(low), np.abs(high)))[1] - 1
         inside = np.clip(numbers, low, high)
         start = np.ldexp(low, power)
@@ -103,16 +105,16 @@ class NormalScores:
 
 
 @dataclass(frozen=True, eq=False)
-class _Column:
-    """How one column is read: by a scale, by levels, or, where neither is given, not at all."""
+class _ColumnEncoding:
+    """The coding of one column: by a scale, by categories, or by neither, in which case it is not read."""
 
     scale: NormalScores | None
-    levels: CategoryEncoder | None
+    categories: CategoryEncoder | None
     gaps: bool
 
     @property
     def n_inputs(self) -> int:
-        values = 0 if self.levels is None else self.levels.n_inputs
+        values = 0 if self.categories is None else self.categories.n_inputs
         return values + (self.scale is not None) + self.gaps
 
 
@@ -128,11 +130,11 @@ class TableEncoder:
     [0, 0, 1, 1]
     """
 
-    columns: tuple[_Column, ...]
+    columns: tuple[_ColumnEncoding, ...]
 
     @classmethod
     def learn(cls, table: Any, categorical: Sequence[int], weights: Floats) -> TableEncoder:
-        """From the training rows, as `raresight.common.tables.read_table` gives them, and their weights."""
+        """Learn from weighted training rows, as `raresight.common.tables.read_table` returns them."""
         columns = []
         for i in range(table.shape[1]):
             if i in categorical:
@@ -140,70 +142,70 @@ class TableEncoder:
                 check_categories(list(known), _name(table, i), VALUE_KINDS, "DeepClassifier")
                 codes, missing = codes_of(table, i, known)
                 gaps = bool(missing.any()) and not missing.all()
-                levels = CategoryEncoder.learn(known, codes, weights) if len(known) > 1 or gaps else None
-                columns.append(_Column(None, levels, gaps))
+                needed = len(known) > 1 or gaps
+                categories = CategoryEncoder.learn(known, codes, weights) if needed else None
+                columns.append(_ColumnEncoding(None, categories, gaps))
             else:
                 values = _numbers_of(table, i)
                 missing = np.isnan(values)
                 scale = NormalScores.learn(values[~missing], weights[~missing])
-                columns.append(_Column(scale, None, bool(missing.any()) and not missing.all()))
+                columns.append(_ColumnEncoding(scale, None, bool(missing.any()) and not missing.all()))
         return cls(tuple(columns))
 
     @property
     def n_inputs(self) -> int:
-        """Numbers in a coded row: at least one, which is zero where no column has an input."""
+        """Inputs per row: at least one, which is zero where no column has an input."""
         return max(1, sum(column.n_inputs for column in self.columns))
 
     @property
     def origins(self) -> NDArray[np.intp]:
-        """The column that each input comes from."""
+        """The column of each input."""
         return np.repeat(np.arange(len(self.columns)), [column.n_inputs for column in self.columns])
 
     @property
     def categorical(self) -> list[int]:
-        """The columns that may hold text: those with levels, and those whose values are not read at all."""
+        """The columns that may hold text: those of categories, and those whose values are not read."""
         return [i for i, column in enumerate(self.columns) if column.scale is None]
 
     def warn_of_unseen(self, table: Any, of: str = "") -> None:
-        """Warn of columns of a DataFrame with mostly categories that training did not see, such as "1" for 1.
-
-        Arrays of numbers cannot have got the type wrong, and a few new codes are usual.
+        """Warn about columns of a DataFrame in which most categories are new, such as "1" instead of 1.
 
         Args:
             table: The rows.
-            of: Whose rows they are, such as " of eval_set".
+            of: Which rows they are, for the text, such as " of eval_set".
         """
+        # Arrays hold numbers of one type, so that only a few new codes are to be expected.
         if not is_frame(table):
             return
         for i, coding in enumerate(self.columns):
-            levels = coding.levels
-            if levels is None:
+            if coding.categories is None:
                 continue
-            codes, missing = codes_of(table, i, levels.known)
+            known = coding.categories.known
+            codes, missing = codes_of(table, i, known)
             is_new = (codes < 0) & ~missing
             if 2 * is_new.sum() > (~missing).sum():
                 value = table.iloc[:, i][is_new].tolist()[0]
                 warnings.warn(
-                    f"training saw no category that column {_name(table, i)!r} holds in {is_new.sum()} of "
-                    f"{len(codes)} rows{of}, such as {value!r}, but others such as {levels.known[0]!r}: "
-                    "the net learns nothing from the column there",
+                    f"column {_name(table, i)!r} holds in {is_new.sum()} of {len(codes)} rows{of} categories "
+                    f"that training did not see, such as {value!r} (training saw {known[0]!r}): "
+                    "nets ignore the column in these rows",
                     UserWarning,
                     stacklevel=3,
                 )
 
     def apply(self, table: Any) -> NDArray[np.float32]:
-        """Rows (n, columns) to inputs (n, n_inputs)."""
+        """Return the inputs (n, n_inputs) of rows (n, columns)."""
         inputs = np.zeros((table.shape[0], self.n_inputs), dtype=np.float32)
         place = 0
         for i, column in enumerate(self.columns):
             if not column.n_inputs:
                 continue
             last = place + column.n_inputs
-            if column.levels is not None:
-                codes, missing = codes_of(table, i, column.levels.known)
+            if column.categories is not None:
+                codes, missing = codes_of(table, i, column.categories.known)
                 if column.gaps:
                     codes = np.where(missing, MISSING, codes)
-                inputs[:, place : place + column.levels.n_inputs] = column.levels.apply(codes)
+                inputs[:, place : place + column.categories.n_inputs] = column.categories.apply(codes)
             elif column.scale is not None:
                 values = _numbers_of(table, i)
                 missing = np.isnan(values)
@@ -216,24 +218,24 @@ class TableEncoder:
         return inputs
 
     def describe(self) -> list[dict[str, Any]]:
-        """JSON values for `restore`; the scales are in `arrays`."""
+        """Return JSON values for `restore`; the scales are in `arrays`."""
         return [
             {
                 "scaled": column.scale is not None,
                 "gaps": column.gaps,
-                "levels": None
-                if column.levels is None
+                "categories": None
+                if column.categories is None
                 else {
-                    "known": pack_values(column.levels.known, f"the categories of column {i}"),
-                    "frequent": list(column.levels.frequent),
-                    "shares": list(column.levels.shares),
+                    "known": pack_values(column.categories.known, f"the categories of column {i}"),
+                    "frequent": list(column.categories.frequent),
+                    "shares": list(column.categories.shares),
                 },
             }
             for i, column in enumerate(self.columns)
         ]
 
     def arrays(self) -> dict[str, Floats]:
-        """The numbers of the scales by name."""
+        """Return the arrays of the scales by name."""
         found = {}
         for i, column in enumerate(self.columns):
             if column.scale is not None:
@@ -245,23 +247,22 @@ class TableEncoder:
     def restore(
         cls, described: Sequence[Mapping[str, Any]], arrays: Mapping[str, NDArray[Any]]
     ) -> TableEncoder:
-        """What `describe` and `arrays` wrote."""
+        """Rebuild the encoder from the results of `describe` and `arrays`."""
         columns = []
         for i, one in enumerate(described):
             scale = None
             if one["scaled"]:
                 scale = NormalScores(arrays[f"column.{i}.knots"], arrays[f"column.{i}.scores"])
-            levels = None
-            if one["levels"] is not None:
-                known = tuple(unpack_values(one["levels"]["known"]).tolist())
-                frequent, shares = tuple(one["levels"]["frequent"]), tuple(one["levels"]["shares"])
-                levels = CategoryEncoder(known, frequent, shares)
-            columns.append(_Column(scale, levels, bool(one["gaps"])))
+            categories, saved = None, one["categories"]
+            if saved is not None:
+                known = tuple(unpack_values(saved["known"]).tolist())
+                categories = CategoryEncoder(known, tuple(saved["frequent"]), tuple(saved["shares"]))
+            columns.append(_ColumnEncoding(scale, categories, bool(one["gaps"])))
         return cls(tuple(columns))
 
 
 def dense_table(table: Any) -> Any:
-    """A sparse matrix with its zeros written out; a table too large for that is refused."""
+    """Write out the zeros of a sparse matrix; refuse one that is too large."""
     if not is_sparse(table):
         return table
     if table.shape[0] * table.shape[1] > _MOST_NUMBERS:
@@ -273,12 +274,12 @@ def dense_table(table: Any) -> Any:
 
 
 def rows_at(table: Any, places: Any) -> Any:
-    """Some rows of an array or a DataFrame."""
+    """Return some rows of an array or a DataFrame."""
     return table.iloc[places] if is_frame(table) else table[places]
 
 
 def numbers_and_codes(table: Any, categorical: Sequence[int]) -> Floats:
-    """A table as float64: numbers as they are, categories as codes, in an array as the numbers they are."""
+    """Return a table as float64: numbers, and codes for the categories of a DataFrame."""
     if not is_frame(table):
         return np.asarray(table, dtype=np.float64)
     columns = [
@@ -289,7 +290,7 @@ def numbers_and_codes(table: Any, categorical: Sequence[int]) -> Floats:
 
 
 def _numbers_of(table: Any, i: int) -> Floats:
-    """A column as float64, missing values as NaN; an error where it holds categories that are no numbers."""
+    """Return a column as float64, NaN for missing; refuse categories that are not numbers."""
     if is_frame(table):
         dtype = table.dtypes.iloc[i]
         if str(dtype) == "category":

@@ -1,7 +1,7 @@
-"""How long to train, and with which loss, where positives are few: by parts that take turns in judging.
+"""Cross-validated epoch selection: how long to train, and with which loss, where positives are few.
 
-A fifth of a hundred positives is too few to judge by: the best of many epochs is then the luckiest one. Here
-every row judges, by nets that did not see it, and every row trains the nets that are kept.
+A fifth of a hundred positives is too few to validate on: the best of many epochs is then mostly luck. K-fold
+cross-validation evaluates every row by nets that did not see it. Afterwards all rows train the final nets.
 """
 
 from __future__ import annotations
@@ -20,43 +20,45 @@ from torch import Tensor
 from ..losses import Loss
 from ..nn import Recipe, TableRows
 from ..nn.batches import steps_of
+from .ensemble_scores import ensemble_score, score_rows
 from .net_calibration import NetScores, calibrated_likelihood, mean_log_probability
-from .nets import NetPlan
-from .scoring import ensemble_score, score_rows
+from .net_plans import NetPlan
 from .training import (
     SILENT,
     CodedRows,
     DivergedWarning,
     NetStack,
     TrainingProgress,
-    best_merit,
-    check_texts,
+    check_distinct_texts,
+    index_of_best,
     new_replicas,
     open_stack,
     run_epochs,
 )
 from .validation import Validation
 
-__all__ = ["EpochChoice", "choose_by_turns", "parts_of"]
+__all__ = ["EpochChoice", "assign_folds", "cross_validate_epochs"]
 
-PARTS = 5
-# Epochs without a better mean: a likelihood does not come back once it falls, as a partial AUC may.
+FOLDS = 5
+# Epochs without a better likelihood. Fewer than for a partial AUC, because a likelihood that has begun to
+# fall does not recover, and a partial AUC may.
 _PATIENCE = 5
-# Numbers that the widest layer of a stack may have in a batch. Below, a step costs its calls, and the nets of
-# several parts take hardly longer than those of one. Above, they do not fit the cache of a CPU.
-_NUMBERS_OF_A_STACK, _NUMBERS_ON_A_GPU = 1 << 16, 1 << 24
+# The most numbers in the widest layer of a stack, for one batch. Below this the time of a step is the
+# overhead of its calls, so that several folds as one stack take hardly longer than one fold. Above it, the
+# layer does not fit the cache of a CPU.
+_CPU_STACK_NUMBERS, _GPU_STACK_NUMBERS = 1 << 16, 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
 class EpochChoice:
-    """What the parts found.
+    """The result of the cross-validation.
 
     Attributes:
-        loss: The best one.
-        epochs: How long it is trained best.
-        validation_scores: The `Validation.merit` of each loss at its best epoch, by its text, of all rows by
-            nets that did not see them; NaN where such nets failed.
-        rows: The rows with those scores, of the best loss.
+        loss: The best loss.
+        epochs: Its best number of epochs.
+        validation_scores: `Validation.metric` of the out-of-fold scores of each loss at its best epoch, by
+            the text of the loss. NaN where its nets failed.
+        rows: All rows with the out-of-fold scores of the best loss.
     """
 
     loss: Loss
@@ -66,31 +68,30 @@ class EpochChoice:
 
 
 @dataclass(frozen=True, eq=False)
-class _Best:
-    """The best epoch of a loss: how likely it makes the rows, its number, and the scores of all rows then."""
+class _BestEpoch:
+    """The best epoch of a loss: its likelihood, its number, and the out-of-fold scores after it."""
 
     likelihood: float
     epoch: int
     scores: NDArray[Any]
 
 
-def parts_of(
+def assign_folds(
     codes: NDArray[np.int64], random: np.random.RandomState, groups: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64] | None:
-    """The part of each row, classes spread evenly: five, or as many as the rarest class has rows.
+    """Return the fold of each row, stratified by class: five folds, or as many as the rarest class has rows.
 
-    Rows with the same number in `groups` are of one class and in one part, and are one row in that. Groups of
-    a class are dealt out in turn, the largest first: so parts differ by no more rows than its largest group
-    has, and groups of equal size, as rows without copies are, by their number as if dealt at random.
+    Rows with the same number in `groups` are of one class and share a fold. They count as one row.
 
-    None where a class has one row only.
+    Returns:
+        (n,) fold numbers from 0. None where a class has a single row.
 
     >>> codes = np.array([0] * 7 + [1] * 2)
-    >>> parts = parts_of(codes, np.random.RandomState(0))
-    >>> np.bincount(parts[codes == 1]).tolist(), np.bincount(parts[codes == 0]).tolist()
+    >>> folds = assign_folds(codes, np.random.RandomState(0))
+    >>> np.bincount(folds[codes == 1]).tolist(), np.bincount(folds[codes == 0]).tolist()
     ([1, 1], [4, 3])
     >>> codes, groups = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 2, 2, 3])
-    >>> parts_of(codes, np.random.RandomState(0), groups).tolist()
+    >>> assign_folds(codes, np.random.RandomState(0), groups).tolist()
     [0, 0, 1, 0, 0, 1]
     """
     sizes, places = np.ones(len(codes), np.int64), np.arange(len(codes))
@@ -101,24 +102,26 @@ def parts_of(
         )
         units = codes[first]
     counts = np.bincount(units)
-    number = min(PARTS, int(counts.min()))
+    number = min(FOLDS, int(counts.min()))
     if number < 2:
         return None
-    parts = np.empty(len(units), dtype=np.int64)
+    folds = np.empty(len(units), dtype=np.int64)
     for k, count in enumerate(counts):
+        # Dealt out in turn, the largest group first: folds differ by no more rows than the largest group of
+        # the class has. Groups of equal size, as rows without copies are, remain in random order.
         drawn = random.permutation(np.flatnonzero(units == k))
         largest_first = drawn[np.argsort(-sizes[drawn], kind="stable")]
-        parts[largest_first] = np.arange(count) % number
-    return parts[places.ravel()]
+        folds[largest_first] = np.arange(count) % number
+    return folds[places.ravel()]
 
 
-def choose_by_turns(
+def cross_validate_epochs(
     plan: NetPlan,
     losses: Sequence[Loss],
     seeds: Sequence[int],
     rows: CodedRows,
     recipe: Recipe,
-    parts: NDArray[np.int64],
+    folds: NDArray[np.int64],
     *,
     max_fpr: float,
     event: int,
@@ -127,47 +130,60 @@ def choose_by_turns(
     device: str,
     progress: TrainingProgress = SILENT,
 ) -> EpochChoice:
-    """The loss with the largest merit, as held-out rows would judge it, and its number of epochs.
+    """Choose the number of epochs of each loss, and the best loss, by cross-validation.
 
-    For each loss that is the epoch with the largest mean log-probability of the true class, once the log-odds
-    are calibrated as they will be (with a slope if `with_slope`): of few positives a better judge than their
-    ranking. The mean is over all rows by their weights, each scored by nets of the other parts, the seeds
-    taken together.
+    The epoch of a loss is the one with the largest mean log-probability of the true class. It is a weighted
+    mean over all rows. Each row is scored by the nets of the other folds, with all seeds as one ensemble. The
+    loss is the one with the largest `Validation.metric` at its epoch.
 
-    All parts are trained side by side until no loss has become better for some epochs: one that ended earlier
-    would have to be guessed from then on. They take about as many steps an epoch as all rows do, in smaller
-    batches; those of small nets as one stack.
+    Args:
+        plan: The architecture.
+        losses: The losses to compare.
+        seeds: One net per loss, seed and fold.
+        rows: All training rows.
+        recipe: The recipe of a training on all rows; its epochs are the most that are tried.
+        folds: (n,) the fold of each row.
+        max_fpr: See `Validation`.
+        event: See `Validation`.
+        with_slope: Whether log-odds are calibrated with a slope before the likelihood is taken.
+        average_epochs: See `open_stack`.
+        device: Such as "cpu".
+        progress: The display.
     """
-    check_texts(losses)
+    check_distinct_texts(losses)
     train = rows.on(device, recipe.dtype)
-    best = [_Best(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
-    with contextlib.ExitStack() as held:
-        turns = [
-            _open_parts(
-                plan, losses, seeds, rows, train, replace(recipe, batch=batch), own, average_epochs, held
+    best = [_BestEpoch(-np.inf, 1, np.full(len(rows.codes), np.nan)) for _ in losses]
+    with contextlib.ExitStack() as opened:
+        stacks = [
+            _open_fold_stack(
+                plan, losses, seeds, rows, train, replace(recipe, batch=batch), own, average_epochs, opened
             )
-            for batch, own in _stacks(plan, len(losses) * len(seeds), rows, recipe, parts, device)
+            for batch, own in _plan_stacks(plan, len(losses) * len(seeds), rows, recipe, folds, device)
         ]
 
         def newest_best(epoch: int) -> int:
-            for i, (loss, scores) in enumerate(zip(losses, _scores_of_all_rows(turns), strict=True)):
+            for i, (loss, scores) in enumerate(zip(losses, _out_of_fold_scores(stacks), strict=True)):
+                # The likelihood, not the partial AUC of the final comparison: every row contributes to it,
+                # while the ranking of a few positives is much noisier from epoch to epoch.
                 likelihood = _likelihood(loss, NetScores(scores, rows.codes, rows.weights), rows, with_slope)
                 if likelihood > best[i].likelihood:
-                    best[i] = _Best(likelihood, epoch, scores)
+                    best[i] = _BestEpoch(likelihood, epoch, scores)
             return max(one.epoch for one in best)
 
+        # All folds are trained side by side until no loss improves. A fold that stopped on its own would have
+        # no scores for later epochs, where the likelihood of all rows still needs them.
         run_epochs(
-            [turn.stack for turn in turns],
+            [stack.nets for stack in stacks],
             recipe.epochs,
             newest_best,
             patience=_PATIENCE,
             progress=progress,
-            names=_names([len(turn.inside) for turn in turns]),
+            labels=_fold_labels([len(stack.held_out) for stack in stacks]),
         )
-        failed = [failure for turn in turns for failure in turn.failures()]
-        none_learned = all(turn.stack.loop.none_learned for turn in turns)
+        failed = [failure for stack in stacks for failure in stack.failures()]
+        none_learned = all(stack.nets.loop.none_learned for stack in stacks)
     if failed:
-        count = sum(len(turn.stack.replicas) for turn in turns)
+        count = sum(len(stack.nets.replicas) for stack in stacks)
         warnings.warn(
             f"{len(failed)} of {count} nets that choose the number of epochs failed, such as {failed[0]}: "
             "lower learning_rate",
@@ -176,45 +192,43 @@ def choose_by_turns(
         )
     if none_learned:
         raise ValueError(f"no net learned anything: {failed[0]}: lower learning_rate")
-    judge = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
-    merits = [judge.merit(loss, one.scores) for loss, one in zip(losses, best, strict=True)]
+    validation = Validation(rows.inputs, rows.codes, rows.weights, max_fpr, event)
+    metrics = [validation.metric(loss, one.scores) for loss, one in zip(losses, best, strict=True)]
     # A single loss is trained even where its nets failed: there is no other, and a warning was given.
-    place = best_merit(merits) if len(losses) > 1 else 0
-    merit_of = {str(loss): merit for loss, merit in zip(losses, merits)}
-    judged = NetScores(best[place].scores, rows.codes, rows.weights)
-    return EpochChoice(losses[place], best[place].epoch, merit_of, judged)
+    place = index_of_best(metrics) if len(losses) > 1 else 0
+    by_text = {str(loss): metric for loss, metric in zip(losses, metrics)}
+    scored = NetScores(best[place].scores, rows.codes, rows.weights)
+    return EpochChoice(losses[place], best[place].epoch, by_text, scored)
 
 
-def _names(sizes: Sequence[int]) -> list[str]:
-    """Which parts each stack has, in words, of stacks of so many parts.
+def _fold_labels(sizes: Sequence[int]) -> list[str]:
+    """Return the text that names the folds of each stack, for stacks with these numbers of folds.
 
-    >>> _names([5]), _names([4, 1])
-    ([''], [', parts 1 to 4 of 5', ', part 5 of 5'])
+    >>> _fold_labels([5]), _fold_labels([4, 1])
+    ([''], [', folds 1 to 4 of 5', ', fold 5 of 5'])
     """
     if len(sizes) == 1:
         return [""]
     last = np.cumsum(sizes).tolist()
     firsts = [end - size + 1 for end, size in zip(last, sizes)]
-    spans = [f"part {a}" if a == b else f"parts {a} to {b}" for a, b in zip(firsts, last)]
+    spans = [f"fold {a}" if a == b else f"folds {a} to {b}" for a, b in zip(firsts, last)]
     return [f", {span} of {last[-1]}" for span in spans]
 
 
-def _likelihood(loss: Loss, judged: NetScores, rows: CodedRows, with_slope: bool) -> float:
-    """The mean log-probability of the true class, of two classes with the calibration that follows.
-
-    Of several that would take long: theirs is of the scores as they are.
-    """
-    if judged.scores.ndim == 1:
-        return calibrated_likelihood(loss, judged, rows.shares, with_slope=with_slope)
-    if not judged.is_finite:
+def _likelihood(loss: Loss, scored: NetScores, rows: CodedRows, with_slope: bool) -> float:
+    """Return the mean log-probability of the true class, of two classes after calibration."""
+    if scored.scores.ndim == 1:
+        return calibrated_likelihood(loss, scored, rows.shares, with_slope=with_slope)
+    if not scored.is_finite:
         return float("nan")
-    return mean_log_probability(loss.log_posterior(judged.scores), judged)
+    # The calibration of several classes takes too long to be repeated after each epoch.
+    return mean_log_probability(loss.log_posterior(scored.scores), scored)
 
 
 def _batch(rows: int, steps: int, least: int) -> int:
-    """The batch size with which so many rows take so many steps an epoch, as nearly as whole numbers can.
+    """Return the batch size with which `rows` rows take about `steps` steps per epoch.
 
-    Not below `least`: batch norm needs two rows.
+    At least `least`, since batch norm needs two rows.
 
     >>> _batch(8_000, 78, 2), _batch(240, 150, 2), _batch(240, 300, 1)
     (102, 2, 1)
@@ -223,28 +237,31 @@ def _batch(rows: int, steps: int, least: int) -> int:
     return min(sizes, key=lambda size: abs(np.log(max(1, rows // size) / steps)))
 
 
-def _stacks(
+def _plan_stacks(
     plan: NetPlan,
     nets: int,
     rows: CodedRows,
     recipe: Recipe,
-    parts: NDArray[np.int64],
+    folds: NDArray[np.int64],
     device: str,
 ) -> list[tuple[int, list[NDArray[np.bool_]]]]:
-    """Parts whose nets, so many of each, are trained as one, with the batch size of their steps.
+    """Decide which folds are trained as one stack.
 
-    Each part is given as where its rows are. Those with the same batches are put together, as many as make
-    a stack that is still quick.
+    Returns:
+        For each stack its batch size, and for each of its folds a mask of the rows that are held out.
     """
+    # A fold takes as many steps per epoch as all rows do, with smaller batches. So the number of epochs that
+    # is best here is also best for the final training.
     steps, _ = steps_of(len(rows.codes), recipe.batch)
     alike: dict[tuple[int, int], list[NDArray[np.bool_]]] = {}
-    for part in set(parts):
-        inside = parts == part
-        count = int((~inside).sum())
+    for fold in set(folds):
+        held_out = folds == fold
+        count = int((~held_out).sum())
         batch = _batch(count, steps, least=min(2, recipe.batch))
-        alike.setdefault(steps_of(count, batch), []).append(inside)
+        # Replicas of a stack share the number of steps and the batch size.
+        alike.setdefault(steps_of(count, batch), []).append(held_out)
     row = plan.build(replicas=1, seeds=(0,)).numbers_per_row(plan.features)
-    most = _NUMBERS_ON_A_GPU if torch.device(device).type == "cuda" else _NUMBERS_OF_A_STACK
+    most = _GPU_STACK_NUMBERS if torch.device(device).type == "cuda" else _CPU_STACK_NUMBERS
     found = []
     for (_, batch), own in alike.items():
         together = max(1, most // (nets * batch * row))
@@ -253,78 +270,83 @@ def _stacks(
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
-    """Nets of some parts as one stack, each trained on the rows of all other parts.
+class _FoldStack:
+    """Nets of some folds as one stack, each trained on the rows of all other folds.
 
     Attributes:
-        stack: The nets: those of the first part, loss by loss and seed by seed, then those of the next.
-        inside: Of each part which rows judge.
-        inputs: The rows that judge each net, (K, N, features), or (N, features) where there is one part; of
-            fewer than N the first fills the places left.
+        nets: The nets: those of the first fold, loss by loss and seed by seed, then those of the next.
+        held_out: For each fold a mask of its rows.
+        inputs: The held-out rows of each net, (K, N, features), or (N, features) for a single fold. A fold
+            with fewer than N rows repeats its first one.
         losses: The losses.
-        n_seeds: Nets of each loss.
+        n_seeds: Nets per loss and fold.
     """
 
-    stack: NetStack
-    inside: Sequence[NDArray[np.bool_]]
+    nets: NetStack
+    held_out: Sequence[NDArray[np.bool_]]
     inputs: Tensor
     losses: tuple[Loss, ...]
     n_seeds: int
 
     def failures(self) -> list[str]:
-        """What befell the nets that failed."""
-        names = self.stack.replicas.names
-        return [f"{names[k]} ({failure})" for k, failure in self.stack.loop.failures().items()]
+        """Describe the nets that failed."""
+        names = self.nets.replicas.names
+        return [f"{names[k]} ({failure})" for k, failure in self.nets.loop.failures().items()]
 
     def scores(self) -> list[list[NDArray[Any]]]:
-        """Of each part and loss those of its own rows, the seeds together; NaN once a net has failed."""
-        shape = (len(self.inside), len(self.losses), self.n_seeds)
-        is_lost = self.stack.loop.step.frozen.cpu().numpy().reshape(shape).any(2)
-        with self.stack.with_means():
-            scores = score_rows(self.stack.replicas, self.inputs)
-        of_parts = scores.reshape(*shape, *scores.shape[1:])
+        """Return for each fold and loss the scores of the held-out rows, all seeds as one ensemble.
+
+        NaN once a net of the ensemble has failed.
+        """
+        shape = (len(self.held_out), len(self.losses), self.n_seeds)
+        is_lost = self.nets.loop.step.frozen.cpu().numpy().reshape(shape).any(2)
+        with self.nets.with_means():
+            scores = score_rows(self.nets.replicas, self.inputs)
+        of_folds = scores.reshape(*shape, *scores.shape[1:])
         found = []
-        for inside, of_losses, lost in zip(self.inside, of_parts, is_lost, strict=True):
+        for held_out, of_losses, lost in zip(self.held_out, of_folds, is_lost, strict=True):
             own = [
-                ensemble_score(loss, torch.from_numpy(one[:, : int(inside.sum())])).numpy()
+                # Without the repeated rows that fill up a smaller fold.
+                ensemble_score(loss, torch.from_numpy(one[:, : int(held_out.sum())])).numpy()
                 for loss, one in zip(self.losses, of_losses, strict=True)
             ]
             found.append([np.full_like(one, np.nan) if gone else one for one, gone in zip(own, lost)])
         return found
 
 
-def _open_parts(
+def _open_fold_stack(
     plan: NetPlan,
     losses: Sequence[Loss],
     seeds: Sequence[int],
     rows: CodedRows,
     train: TableRows,
     recipe: Recipe,
-    inside: Sequence[NDArray[np.bool_]],
+    held_out: Sequence[NDArray[np.bool_]],
     average_epochs: float,
-    held: contextlib.ExitStack,
-) -> _Parts:
-    """The nets of some parts; `train` are the rows as they are trained on, on their device."""
-    device, nets = str(train.labels.device), len(losses) * len(seeds)
-    replicas = new_replicas(plan, losses, seeds, rows.shares, device, recipe.dtype, copies=len(inside))
-    others = [torch.from_numpy(np.flatnonzero(~own)) for own in inside]
-    rows_of = [own for own in others for _ in range(nets)]
-    stack = held.enter_context(open_stack(replicas, train, recipe, average_epochs, rows_of))
-    places = [np.flatnonzero(own) for own in inside]
+    opened: contextlib.ExitStack,
+) -> _FoldStack:
+    """Build the nets of some folds; `train` holds all rows on the device, `opened` closes the training."""
+    device, per_fold = str(train.labels.device), len(losses) * len(seeds)
+    replicas = new_replicas(plan, losses, seeds, rows.shares, device, recipe.dtype, copies=len(held_out))
+    others = [torch.from_numpy(np.flatnonzero(~own)) for own in held_out]
+    rows_of = [own for own in others for _ in range(per_fold)]
+    nets = opened.enter_context(open_stack(replicas, train, recipe, average_epochs, rows_of))
+    places = [np.flatnonzero(own) for own in held_out]
+    # A stack scores arrays of one length: smaller folds repeat a row, whose extra scores `scores` drops.
     longest = max(map(len, places))
     filled = [np.append(own, np.full(longest - len(own), own[0])) for own in places]
-    chosen = filled[0] if len(filled) == 1 else np.repeat(filled, nets, axis=0)
-    return _Parts(stack, inside, torch.from_numpy(rows.inputs[chosen]), tuple(losses), len(seeds))
+    chosen = filled[0] if len(filled) == 1 else np.repeat(filled, per_fold, axis=0)
+    return _FoldStack(nets, held_out, torch.from_numpy(rows.inputs[chosen]), tuple(losses), len(seeds))
 
 
-def _scores_of_all_rows(turns: Sequence[_Parts]) -> list[NDArray[Any]]:
-    """Of each loss the scores of all rows, each by the nets that did not see it."""
-    inside = [own for turn in turns for own in turn.inside]
-    of_parts = [scores for turn in turns for scores in turn.scores()]
+def _out_of_fold_scores(stacks: Sequence[_FoldStack]) -> list[NDArray[Any]]:
+    """Return for each loss the scores of all rows, each by nets that did not see it."""
+    held_out = [own for stack in stacks for own in stack.held_out]
+    of_folds = [scores for stack in stacks for scores in stack.scores()]
     found = []
-    for of_loss in zip(*of_parts, strict=True):
-        scores = np.empty((len(inside[0]), *of_loss[0].shape[1:]))
-        for own, part in zip(inside, of_loss, strict=True):
+    for of_loss in zip(*of_folds, strict=True):
+        scores = np.empty((len(held_out[0]), *of_loss[0].shape[1:]))
+        for own, part in zip(held_out, of_loss, strict=True):
             scores[own] = part
         found.append(scores)
     return found

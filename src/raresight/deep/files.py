@@ -1,12 +1,17 @@
-"""A fitted classifier on disk: `deep.safetensors` with the weights and scales, `deep.json` with the rest.
+"""A fitted classifier on disk: `deep.safetensors` holds weights and scales, `deep.json` everything else.
 
-`deep.json` also has the SHA-256 of the other file and of its own other entries, so that a changed or
+`deep.json` also holds the SHA-256 of the weights file and of its own other entries, so that a changed or
 truncated file is noticed. Nothing is a pickle.
 
-Saved over another model, the weights take the name that the other's have not, of `deep.safetensors` and
-`deep-2.safetensors`; then `deep.json`, which says whose weights count, is replaced; and then the other's
-weights are removed. Each file appears whole or not at all, so that whenever a process is killed `deep.json`
-and the weights that it names are those of one model. What it left besides is gone after the next save.
+A model can be saved over another one. There are two names for the weights, `deep.safetensors` and
+`deep-2.safetensors`:
+
+1. The new weights are written under the name that is not in use.
+2. `deep.json`, which names the weights that count, is replaced.
+3. The old weights are removed.
+
+Each file appears complete or not at all. So after a kill at any moment `deep.json` and the weights that it
+names belong to one model. The next save removes what the killed one left behind.
 """
 
 from __future__ import annotations
@@ -29,13 +34,13 @@ from ..losses import Loss, parse
 from ..losses.for_classes import readable_text
 from ..nn.tensor_files import read_tensors, write_tensors
 from .encoding import TableEncoder
-from .nets import NET_SIZES, NetPlan
+from .net_plans import NET_SIZES, NetPlan
 from .trained_nets import TrainedNets
 
 __all__ = ["DESCRIPTION_FILE", "files_of", "read_model", "write_model"]
 
 DESCRIPTION_FILE = "deep.json"
-# The first one is that of a model with a folder of its own.
+# A model in a new folder has the first one.
 WEIGHTS_FILES = ("deep.safetensors", "deep-2.safetensors")
 FORMAT = "raresight.deep"
 FORMAT_VERSION = 1
@@ -43,7 +48,7 @@ _HISTORY = "validation_history"
 
 
 def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
-    """Write both files; an earlier model stays until the new one is there as a whole."""
+    """Write both files; an earlier model stays valid until the new one is complete."""
     nets: TrainedNets = model.nets_
     names = getattr(model, "feature_names_in_", None)
     history = model.validation_history_
@@ -78,8 +83,8 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
     place = Path(folder)
     if place.is_file():
         raise NotADirectoryError(f"a model is saved as a folder, but {folder} is a file")
-    # As it will be read: tuples are lists then, and the digest is of the same values. Before anything is
-    # written, since a model that cannot be must not take the place of one that was.
+    # Through JSON and back before anything is written. A model that cannot be saved must not replace an
+    # earlier one, and the digest must be of the values that will be read, where tuples have become lists.
     described = json.loads(json.dumps(described, allow_nan=False))
     place.mkdir(parents=True, exist_ok=True)
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
@@ -90,13 +95,14 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
     described |= {"weights": weights, "sha256": _sha256(place / weights)}
     described["description_sha256"] = digest_of(described)
     write_json(place / DESCRIPTION_FILE, described)
+    # Only now: until the description was replaced, these weights were those of the valid model.
     for name in WEIGHTS_FILES:
         if name != weights:
             (place / name).unlink(missing_ok=True)
 
 
 def files_of(folder: str | os.PathLike[str]) -> tuple[str, str]:
-    """The names of the description and of the weights that it speaks of."""
+    """Return the names of the description and of the weights that it names."""
     return DESCRIPTION_FILE, _weights_name(_read_description(Path(folder)))
 
 
@@ -140,16 +146,15 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
 
 
 def _weights_in_use(place: Path) -> str | None:
-    """The name of the weights that must stay until the description is replaced; None where there are none.
-
-    Also of a description that does not count, as one of a newer raresight: what it needs is not known here.
-    """
+    """Return the name of the weights that the present description names; None without a description."""
     try:
         described = json.loads((place / DESCRIPTION_FILE).read_text(encoding="utf-8"))
         return _weights_name(described)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError):
+        # An unreadable description, perhaps of a newer raresight: keep the usual weights until it is
+        # replaced.
         return WEIGHTS_FILES[0]
 
 
@@ -161,13 +166,14 @@ def _weights_name(described: Mapping[str, Any]) -> str:
 
 
 def _read_files(place: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """The description and the tensors of one model, also while another is saved in its place."""
+    """Return the description and the tensors of one model, even while another is saved over it."""
     described = _read_description(place)
     while True:
         try:
             return described, _read_weights(place, described)
         except (OSError, ValueError):
-            # They may have gone, or be another's, since the description was read: then it has changed, too.
+            # A save may have removed or replaced the weights since the description was read. Then the
+            # description has changed as well, and reading starts again. Otherwise the error is real.
             now = _read_description(place)
             if now == described:
                 raise
@@ -176,7 +182,7 @@ def _read_files(place: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 
 def _read_description(place: Path) -> dict[str, Any]:
     path = place / DESCRIPTION_FILE
-    _need(path)
+    _require_file(path)
     try:
         described = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -196,13 +202,13 @@ def _read_weights(place: Path, described: Mapping[str, Any]) -> dict[str, torch.
         path = place / _weights_name(described)
     except (ValueError, KeyError) as error:
         raise ValueError(f"{place / DESCRIPTION_FILE} lacks or garbles an entry: {error}") from None
-    _need(path)
+    _require_file(path)
     if described.get("sha256") != _sha256(path):
         raise ValueError(f"{path} is not the file that was saved: it was changed or truncated since")
     return read_tensors(path)
 
 
-def _need(path: Path) -> None:
+def _require_file(path: Path) -> None:
     if not path.is_file():
         raise FileNotFoundError(
             f"{path} does not exist: a model is a folder with {DESCRIPTION_FILE} and the weights that it "
@@ -211,8 +217,8 @@ def _need(path: Path) -> None:
 
 
 def _is_readable(loss: Loss | str) -> bool:
-    """Not where it was read from a file as a text alone, or is made of a function."""
-    if isinstance(loss, str):
+    """Return whether the loss can be read back from its text."""
+    if isinstance(loss, str):  # it could not be read back when this model was loaded
         return False
     try:
         readable_text(loss)
@@ -222,7 +228,7 @@ def _is_readable(loss: Loss | str) -> bool:
 
 
 def _losses(described: Mapping[str, Any]) -> tuple[Loss | str, ...]:
-    """The losses that were tried; of one that lost and cannot be read back, its text."""
+    """Return the losses that were tried, as a text where a loss cannot be read back."""
     texts, unreadable = described["losses"], described["unreadable_losses"]
     return tuple(text if k in unreadable else parse(text) for k, text in enumerate(texts))
 
@@ -236,7 +242,7 @@ def _calibrator(described: Mapping[str, Any], outputs: int) -> Calibrator:
 
 
 def _without_nan(scores: Mapping[str, float] | None) -> dict[str, float | None] | None:
-    """The score of a loss whose nets failed is null: JSON has no NaN."""
+    """Replace the NaN of a loss whose nets failed by null, since JSON has no NaN."""
     if scores is None:
         return None
     return {text: score if math.isfinite(score) else None for text, score in scores.items()}

@@ -1,4 +1,12 @@
-"""Rows that training does not see, by which the best epoch and the best loss are chosen."""
+"""Validation rows: which rows are held out of training, and how the scores of nets on them are evaluated.
+
+Copies of a row stay on one side of every split, or a copy would validate a net that was trained on it. The
+row hash of `raresight.common.row_groups` finds the copies. Two questions are left for this module:
+
+- Are equal rows copies? In a table of counts, with a few columns of categories, they are independent draws.
+- Which copies are held out? Groups differ in size. Drawn blindly, one group with thousands of copies would be
+  most of the validation rows.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +23,27 @@ from ..losses import Loss
 from ..metrics import partial_auc
 from ..nn import Replicas
 from .encoding import numbers_and_codes
+from .ensemble_scores import score_rows
 from .net_calibration import NetScores, mean_log_probability
-from .scoring import score_rows
 
 __all__ = ["MIN_VALIDATION_ROWS", "Validation", "hold_out", "split_groups"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-# Rows are held out by default where that gives so many of each class. With fewer the largest of some tens of
-# partial AUCs is the luckiest one. By benchmarks/measure_early_stopping.py parts that take turns are better
-# with 20 held-out positives and as good with 80, where they take three times as long.
+# By default rows are held out where that gives this many rows of each class. With fewer, the largest of some
+# tens of partial AUCs is mostly luck. In benchmarks/measure_early_stopping.py cross-validation is better with
+# 20 held-out positives. With 80 it is as good, but takes three times as long.
 MIN_VALIDATION_ROWS = 80
 
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Coded rows with labels, and how scores of them are judged.
+    """Coded rows with labels, and the metric by which nets are compared on them.
 
-    Two classes: the partial AUC up to `max_fpr` (McClish's) of the class `event`. More: the mean logarithm of
-    the probability of the true class, which is comparable between losses as the losses themselves are not.
+    - Two classes: the standardised partial AUC (McClish) up to `max_fpr` of the class `event`.
+    - More classes: the mean log-probability of the true class. The losses themselves cannot be compared with
+      each other.
     """
 
     inputs: NDArray[np.float32]
@@ -43,16 +52,16 @@ class Validation:
     max_fpr: float
     event: int = 1
 
-    def judge(self, replicas: Replicas, frozen: NDArray[np.bool_]) -> Floats:
-        """The merit of each replica, NaN where a score is not finite and for those that are frozen."""
+    def evaluate(self, replicas: Replicas, frozen: NDArray[np.bool_]) -> Floats:
+        """Return the metric of each replica; NaN for frozen ones and where a score is not finite."""
         scores = score_rows(replicas, torch.from_numpy(self.inputs))
-        merits = np.full(len(replicas), np.nan)
+        metrics = np.full(len(replicas), np.nan)
         for k in np.flatnonzero(~frozen):
-            merits[k] = self.merit(replicas.losses[k], scores[k])
-        return merits
+            metrics[k] = self.metric(replicas.losses[k], scores[k])
+        return metrics
 
-    def merit(self, loss: Loss, scores: NDArray[Any]) -> float:
-        """The larger the better."""
+    def metric(self, loss: Loss, scores: NDArray[Any]) -> float:
+        """Return the metric of raw scores, larger is better."""
         if not np.isfinite(scores).all():
             return float("nan")
         if scores.ndim == 1:
@@ -62,7 +71,7 @@ class Validation:
         return mean_log_probability(loss.log_posterior(scores), rows)
 
     def scored(self, scores: NDArray[Any]) -> NetScores:
-        """The rows that count, with their scores."""
+        """Return the rows of positive weight, with their scores."""
         if self.weights is None:
             return NetScores(scores, self.codes, None)
         kept = self.weights > 0
@@ -70,14 +79,9 @@ class Validation:
 
 
 def split_groups(table: Any, codes: Codes, categorical: Sequence[int]) -> Codes | None:
-    """Numbers by which copies of a row stay on one side of a split; None where rows are split one by one.
+    """Return the same number for all copies of a row; None where rows can be split one by one.
 
-    Otherwise a copy would judge a net that was trained on it. Nor is a copy evidence of its own.
-
-    In a table of counts, however, with a few columns of categories, equal rows are independent draws. Such a
-    table is known by rows that are the same in different classes, which neither records that were entered
-    twice nor resampling make: of the class with the fewest distinct rows at least half are rows of another
-    class, too, and those of the class with the most come twice and more on average.
+    Equal rows of one class are copies, except in a table of counts (see `_are_independent_draws`).
 
     >>> X, y = np.array([[1.0], [2.0], [1.0], [3.0]]), np.array([0, 0, 0, 1])
     >>> groups = split_groups(X, y, [])
@@ -87,13 +91,21 @@ def split_groups(table: Any, codes: Codes, categorical: Sequence[int]) -> Codes 
     X = numbers_and_codes(table, categorical)
     groups = row_groups(X, codes)
     _, first, copies = np.unique(groups, return_index=True, return_counts=True)
-    if len(first) == len(codes) or _are_draws(row_groups(X)[first], codes[first], copies):
+    if len(first) == len(codes) or _are_independent_draws(row_groups(X)[first], codes[first], copies):
         return None
     return groups
 
 
-def _are_draws(contents: Codes, codes: Codes, copies: Codes) -> bool:
-    """Whether distinct rows are so few that classes share them; `contents` are numbers without the class."""
+def _are_independent_draws(contents: Codes, codes: Codes, copies: Codes) -> bool:
+    """Return whether equal rows come from a table of counts, one entry for each distinct row and class.
+
+    Two signs together, because neither duplicated records nor resampling makes both:
+
+    - At least half of the distinct rows of the smallest class also occur in another class.
+    - A distinct row of the largest class comes at least twice on average.
+
+    `contents` are group numbers that ignore the class.
+    """
     sizes = np.bincount(codes)
     rarest, commonest = codes == np.argmin(sizes), codes == np.argmax(sizes)
     is_shared = np.isin(contents[rarest], contents[~rarest])
@@ -107,10 +119,10 @@ def hold_out(
     random: np.random.RandomState,
     groups: Codes | None = None,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
-    """Rows for training and for validation, class by class at random; None where nothing is held out.
+    """Split rows into training and validation at random, class by class; None where nothing is held out.
 
-    Rows with the same number in `groups` are of one class and stay on one side, at least one group on each.
-    Groups are then what is counted, also against `MIN_VALIDATION_ROWS`.
+    Rows with the same number in `groups` are of one class and stay on one side. Groups are then counted
+    instead of rows, also against `MIN_VALIDATION_ROWS`. Each side gets at least one group of each class.
     """
     if early_stopping != "auto" and not early_stopping:
         return None
@@ -121,10 +133,10 @@ def hold_out(
         return None
     held = np.maximum(held, 1)
     if (counts - held).min() < 1:
-        copies = "" if groups is None else ", copies aside"
+        copies = "" if groups is None else ", copies counted once"
         raise ValueError(
-            f"early_stopping holds out rows of every class, but one has {counts.min()} of them{copies}: pass "
-            "eval_set=(X, y) to fit, or early_stopping=False"
+            f"early_stopping holds out rows of every class, but one class has {counts.min()} of "
+            f"them{copies}: pass eval_set=(X, y) to fit, or early_stopping=False"
         )
     inside = np.zeros(len(codes), dtype=bool)
     for k, n in enumerate(held):
@@ -132,24 +144,23 @@ def hold_out(
         if groups is None:
             inside[random.permutation(own)[:n]] = True
         else:
-            inside[own] = _some_groups(groups[own], int(n), fraction, random)
+            inside[own] = _draw_groups(groups[own], int(n), fraction, random)
     return np.flatnonzero(~inside), np.flatnonzero(inside)
 
 
-def _some_groups(
+def _draw_groups(
     groups: Codes, number: int, fraction: float, random: np.random.RandomState
 ) -> NDArray[np.bool_]:
-    """Which rows are of so many groups, drawn at random with about the fraction of the rows.
-
-    By size, one of every few neighbours. Groups with more rows than the fraction of all are not drawn: one
-    heavy row would be most of what judges. Where there are no others it is the smallest.
-    """
+    """Mark the rows of `number` groups drawn at random, with about the given fraction of the rows."""
     _, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     order = random.permutation(len(sizes))
     order = order[np.argsort(sizes[order], kind="stable")]
+    # A group with more rows than the fraction of all would be most of the validation rows.
     light = order[sizes[order] <= fraction * len(groups)]
     if not len(light):
         light = order[:1]
+    # Systematic sampling in the order of size: small and large groups are drawn in their shares, so that the
+    # number of rows is right as well as the number of groups.
     count = min(number, len(light))
     drawn = light[((np.arange(count) + random.random_sample()) * (len(light) / count)).astype(np.intp)]
     return np.isin(places.ravel(), drawn)

@@ -42,7 +42,7 @@ class DeepPart:
             raise ValueError(f"the model has {self.n_columns} columns, X has the shape {X.shape}")
         if not len(X):
             return np.empty(0)
-        from ..deep.settings import torch_threads
+        from ..deep.parameters import torch_threads
 
         with torch_threads(threads):
             return np.asarray(self.classifier.raw_scores(X))

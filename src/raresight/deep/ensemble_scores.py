@@ -1,11 +1,11 @@
-"""Scores of rows by a stack of nets, and the score of an ensemble of them.
+"""Scores of a stack of nets, and the score of an ensemble.
 
-An ensemble, which the members of TabM and nets of several seeds are, predicts the mean of its members'
-probabilities. Of two classes its score is the one that the loss takes for that mean:
+The members of TabM, and nets of several seeds, are an ensemble: it predicts the mean of its members'
+probabilities. For two classes the ensemble's score is the score that the loss gives to that mean:
 
     eta_j = lambda(z_j),   p = mean sigmoid(eta_j),   z = lambda^-1(log p - log(1 - p))
 
-with lambda the inverse link of the loss. Links of several classes have no such inverse in general: there the
+with lambda the inverse link of the loss. Links of several classes have no such inverse in general. There the
 score is the mean of the logits.
 """
 
@@ -23,14 +23,14 @@ from ..nn.nets import TabM
 
 __all__ = ["ensemble_score", "member_scores", "score_rows"]
 
-# Numbers in the widest layer of all nets that are held at once.
+# The most numbers in the widest layer of all nets that are held at once: 128 MiB as float64.
 _NUMBERS_AT_ONCE = 1 << 24
 
 
 def score_rows(replicas: Replicas, inputs: Tensor) -> NDArray[np.float64]:
-    """Each replica's score of each row: (K, N), or (K, N, classes); in the precision of the weights.
+    """Return the scores of each replica, (K, N) or (K, N, classes), computed in the precision of its weights.
 
-    Rows are (N, features), or (K, N, features) where each replica has its own.
+    Rows are (N, features), or (K, N, features) where each replica has its own rows.
     """
     found = []
     for part in _parts(replicas, inputs):
@@ -41,9 +41,9 @@ def score_rows(replicas: Replicas, inputs: Tensor) -> NDArray[np.float64]:
 
 
 def member_scores(replicas: Replicas, inputs: Tensor) -> Tensor:
-    """Scores of every member: (K, members, N), or (K, members, N, classes).
+    """Return the scores of every member: (K, members, N), or (K, members, N, classes).
 
-    Nets in training are set to evaluation meanwhile, which is not for several threads; others stay untouched.
+    A net in training mode is switched to evaluation for the call. Then only one thread may use it.
     """
     net = replicas.net
     was_training = net.training
@@ -60,16 +60,18 @@ def member_scores(replicas: Replicas, inputs: Tensor) -> Tensor:
 
 
 def ensemble_score(loss: Loss, scores: Tensor) -> Tensor:
-    """The score of an ensemble from those of its members: (M, N) to (N,), or (M, N, classes).
+    """Return the score of an ensemble from those of its members: (M, N) to (N,), or (M, N, classes).
 
-    NaN where one of them is: links refuse what is no number.
+    NaN where the score of a member is NaN.
     """
     if len(scores) == 1:
         return scores[0]
     if scores.dim() == 3:
         return scores.mean(0)
+    # Links refuse NaN, so that such rows pass as zeros and are marked afterwards.
     unknown = scores.isnan().any(0)
     odds = loss.log_odds(scores.masked_fill(unknown, 0.0))
+    # log p and log(1 - p) as two sums of logarithms: 1 - p would lose all digits for a rare event.
     mean: Tensor = loss.score(F.logsigmoid(odds).logsumexp(0) - F.logsigmoid(-odds).logsumexp(0))
     return mean.masked_fill(unknown, torch.nan)
 

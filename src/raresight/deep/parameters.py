@@ -1,4 +1,4 @@
-"""The parameters of `DeepClassifier`, checked before anything is read."""
+"""The parameters of `DeepClassifier`: checks, defaults, device and threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 __all__ = [
     "batch_size_for",
-    "check_settings",
+    "check_parameters",
     "default_average",
     "default_epochs",
     "default_rate",
@@ -22,14 +22,14 @@ __all__ = [
     "torch_threads",
 ]
 
-# Steps of an epoch that the default batch size aims at, and its bounds.
+# The default batch size aims at this many steps per epoch, within these bounds.
 _STEPS = 200
 _SMALLEST, _LARGEST = 128, 4096
 
-# The default of max_epochs, with rows that choose the best epoch and without.
-_WATCHED_EPOCHS, _UNWATCHED_EPOCHS = 100, {"mlp": 5, "tabm": 10, "tabnet": 10}
+# The default of max_epochs, where the best epoch is chosen and where the last one is kept.
+_EPOCHS_IF_CHOSEN, _EPOCHS_IF_FIXED = 100, {"mlp": 5, "tabm": 10, "tabnet": 10}
 
-# The default of learning_rate. TabNet's were tried by benchmarks/measure_options.py.
+# The default of learning_rate. That of TabNet was chosen with benchmarks/measure_options.py.
 _RATES = {"mlp": 1e-3, "tabm": 1e-3, "tabnet": 2e-2}
 
 _PRECISIONS = ("float32", "float64")
@@ -37,8 +37,8 @@ _PRECISIONS = ("float32", "float64")
 _AT_LEAST_ONE = ("patience", "n_seeds")
 
 
-def check_settings(estimator: Any) -> None:
-    """An error for a parameter that is not what it should be; those of the net are checked with the net."""
+def check_parameters(estimator: Any) -> None:
+    """Raise an error for a wrong parameter; `plan_net` checks those of the net."""
     for name in _AT_LEAST_ONE:
         _check_whole(name, getattr(estimator, name))
     if estimator.max_epochs is not None:
@@ -75,49 +75,46 @@ def check_settings(estimator: Any) -> None:
 
 
 def batch_size_for(n_rows: int) -> int:
-    """The default batch size: about 200 steps an epoch, within 128 and 4096 rows.
-
-    A step costs a CPU nearly as much for 100 rows as for 1000, so that a million rows in batches of 128 take
-    eight thousand dear steps an epoch and learn little more from them than from 244 of 4096. Larger ones need
-    more epochs for as many steps.
+    """Return the default batch size: about 200 steps per epoch, between 128 and 4096 rows.
 
     >>> [batch_size_for(n) for n in (1_000, 100_000, 10_000_000)]
     [128, 500, 4096]
     """
+    # On a CPU a step with 100 rows takes nearly as long as one with 1000. For a million rows batches of 128
+    # would take 8,000 such steps per epoch, and learn little more from them than from 244 steps of 4096 rows.
+    # Larger batches need more epochs for the same number of steps.
     return min(_LARGEST, max(_SMALLEST, n_rows // _STEPS))
 
 
 def default_epochs(net: str, stops_early: bool) -> int:
-    """The default of `max_epochs`: many where the best is chosen, few where the last is taken as it is.
-
-    The few were chosen on simulated tables of one kind with 15 to 34 positives, too few to hold some out.
-    Log-loss of a dense net on other rows as a multiple of that of the constant share, three draws each: after
-    5 epochs 0.82, 0.81, 0.91 and 1.07 at 400, 2,000, 8,000 and 30,000 rows, after 100 epochs 2.2, 2.6 and 3.6
-    (the largest was not tried). TabM, two draws, has 0.87, 0.73 and 0.81 after 10. TabNet, at its default
-    rate on twelve tables of five kinds with 400 to 8,000 rows and 19 to 600 positives, has 0.91 on average
-    after 5, 0.88 after 10 and 0.94 after 20 epochs.
+    """Return the default of `max_epochs`: many where the best epoch is chosen, few where the last is kept.
 
     >>> default_epochs("mlp", True), default_epochs("mlp", False), default_epochs("tabm", False)
     (100, 5, 10)
     """
-    return _WATCHED_EPOCHS if stops_early else _UNWATCHED_EPOCHS[net]
+    # The few were chosen on simulated tables of one kind, with 15 to 34 positives: too few to hold some out.
+    # Log-loss on new rows, as a multiple of that of the constant class share:
+    # - MLP, three tables per size. After 5 epochs: 0.82 with 400 rows, 0.81 with 2,000, 0.91 with 8,000 and
+    #   1.07 with 30,000. After 100 epochs: 2.2, 2.6 and 3.6 (30,000 rows were not tried).
+    # - TabM, two tables per size. After 10 epochs: 0.87, 0.73 and 0.81.
+    # - TabNet at its default rate, on twelve tables of five kinds with 400 to 8,000 rows and 19 to 600
+    #   positives. On average 0.91 after 5 epochs, 0.88 after 10 and 0.94 after 20.
+    return _EPOCHS_IF_CHOSEN if stops_early else _EPOCHS_IF_FIXED[net]
 
 
 def default_rate(net: str) -> float:
-    """The default of `learning_rate`."""
+    """Return the default of `learning_rate`."""
     return _RATES[net]
 
 
 def default_average(stops_early: bool) -> float:
-    """The default of `average_epochs`: a mean over two epochs where training may end at any of them.
-
-    Where the number of epochs is known beforehand, the last ones have smaller steps instead.
-    """
+    """Return the default of `average_epochs`: 2 where training may end at any epoch."""
+    # Where the number of epochs is known beforehand, the last ones have a smaller learning rate instead.
     return 2.0 if stops_early else 0.0
 
 
 def device_for(name: Any) -> str:
-    """The device that a name stands for; `"auto"` is a GPU if there is one."""
+    """Return the device with this name; `"auto"` is a GPU if PyTorch finds one."""
     if not isinstance(name, str):
         raise TypeError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}")
     if name == "auto":
@@ -133,7 +130,7 @@ def device_for(name: Any) -> str:
 
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """PyTorch on so many threads of the CPU, -1 as many as it has cores; None leaves it as it is."""
+    """Run PyTorch on `count` CPU threads; -1 is one per core, None changes nothing."""
     before = torch.get_num_threads()
     if count is not None:
         torch.set_num_threads(_cores() if _means_all_cores(count) else int(count))
@@ -144,7 +141,7 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 
 def _cores() -> int:
-    # Where the system can tell, those that this process may use.
+    # Where the system reports it, only the cores that this process may use.
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable is not None else os.cpu_count() or 1
 
@@ -154,7 +151,7 @@ def _means_all_cores(n_jobs: Any) -> bool:
 
 
 def _is_auto(value: Any) -> bool:
-    # An array is compared number by number.
+    # `==` compares an array element by element, which has no truth value.
     return isinstance(value, str) and value == "auto"
 
 

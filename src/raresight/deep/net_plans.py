@@ -1,4 +1,4 @@
-"""The nets of `DeepClassifier` by name, with the sizes that each of them has."""
+"""The nets of `DeepClassifier` by name, and the plan from which a stack of them is built."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ..nn.nets import MLP, ReplicaNet, TabM, TabNet
 
 __all__ = ["NET_SIZES", "NetPlan", "plan_net"]
 
-# What each net's sizes are unless given. TabM's authors take a width of 512 and 32 members; on one core of a
-# CPU an epoch over 37,000 rows of 29 columns took 35 s with 256 and 16, and 5 s with these.
+# Default sizes. TabM's authors take a width of 512 and 32 members. On one CPU core an epoch over 37,000 rows
+# of 29 columns takes 5 s with these sizes. With a width of 256 and 16 members it took 35 s.
 NET_SIZES: dict[str, dict[str, float]] = {
     "tabm": {"width": 128, "blocks": 3, "members": 8, "dropout": 0.1},
     "tabnet": {"width": 8, "steps": 3},
     "mlp": {"width": 256, "blocks": 2},
 }
-# The options of each net that its sizes are written to; those of tabm have the same names.
+# The options of each net that its sizes set.
 _OPTIONS_OF: dict[str, dict[str, tuple[str, ...]]] = {
     "tabm": {size: (size,) for size in NET_SIZES["tabm"]},
     "tabnet": {"width": ("decision_width", "attention_width"), "steps": ("steps",)},
     "mlp": {"width": ("hidden",), "blocks": ("hidden",)},
 }
 _KINDS: dict[str, Any] = {"tabm": TabM, "tabnet": TabNet, "mlp": MLP}
-# What the table, the classes and the losses decide.
+# Parameters of a net that follow from the table, the classes and the losses.
 _NOT_OPTIONS = ("features", "outputs", "replicas", "seeds")
 
 
 @dataclass(frozen=True)
 class NetPlan:
-    """An architecture: what to build, for how many inputs and outputs.
+    """An architecture with its numbers of inputs and outputs.
 
     >>> plan = plan_net("mlp", {"width": 16}, {}, features=4, outputs=1)
     >>> plan.build(replicas=2, seeds=(0, 1)).hidden
@@ -46,13 +46,13 @@ class NetPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self, replicas: int, seeds: tuple[int, ...]) -> ReplicaNet:
-        """The stack of nets, with its first weights."""
+        """Build a stack of nets with their first weights."""
         make = partial(_KINDS[self.name], self.features, outputs=self.outputs, **self.options)
         net: ReplicaNet = make(replicas=replicas, seeds=seeds)
         return net
 
     def check_batch(self, rows: int) -> None:
-        """An error for batches of a single row where the net has batch norm, which would make it zero."""
+        """Refuse batches of a single row for nets with batch norm, which would make that row zero."""
         has_norm = self.name == "tabnet" or bool(self.options.get("batch_norm"))
         if has_norm and rows < 2:
             raise ValueError(
@@ -64,7 +64,7 @@ class NetPlan:
 def plan_net(
     name: str, sizes: Mapping[str, Any], extra: Mapping[str, Any], *, features: int, outputs: int
 ) -> NetPlan:
-    """The plan of a net by name. A size of None is the default of the net.
+    """Return the plan of a net by name. A size of None means the default of the net.
 
     Raises:
         ValueError: The net is unknown, does not have a size or option that is given, or gets one twice.
@@ -105,7 +105,7 @@ def plan_net(
 
 
 def _check_given_once(name: str, sizes: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
-    """An error for an option that a size of the estimator sets as well: neither may win in silence."""
+    """Refuse an option that a size of the estimator sets as well, instead of ignoring one of the two."""
     for size, options in _OPTIONS_OF[name].items():
         twice = [option for option in options if option in extra]
         if sizes.get(size) is not None and twice:

@@ -1,4 +1,4 @@
-"""Parts that take turns in judging, against trainings of our own; and nets that fail meanwhile."""
+"""Cross-validated epochs, compared with trainings fold by fold; and nets that fail in them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sklearn.utils import check_random_state
 
 from raresight.deep import DeepClassifier, epoch_selection
 from raresight.deep.encoding import TableEncoder
-from raresight.deep.epoch_selection import _batch, _stacks, parts_of
+from raresight.deep.ensemble_scores import ensemble_score, score_rows
+from raresight.deep.epoch_selection import _batch, _plan_stacks, assign_folds
 from raresight.deep.net_calibration import NetScores, calibrated_likelihood, held_out_slope
-from raresight.deep.nets import plan_net
-from raresight.deep.scoring import ensemble_score, score_rows
+from raresight.deep.net_plans import plan_net
 from raresight.deep.training import CodedRows, DivergedWarning, new_replicas, train_nets
 from raresight.losses import from_callable, parse
 from raresight.metrics import partial_auc
@@ -33,11 +33,11 @@ WEIGHTS = np.exp(1.5 * RANDOM.normal(size=600))
 BEST = {("level", False): 3, ("slope", False): 2, ("level", True): 4, ("slope", True): 6}
 
 
-def judged_by_others(loss, weights, epochs, with_slope, average_epochs=2.0):
+def scored_by_other_folds(loss, weights, epochs, with_slope, average_epochs=2.0):
     """The likelihood of all rows, each by nets of our own that were trained without it, and their scores."""
     random = check_random_state(0)
     seeds = [int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=2)]
-    parts = parts_of(Y, random)
+    parts = assign_folds(Y, random)
     counted = np.ones(600) if weights is None else weights
     encoder = TableEncoder.learn(X, [], counted)
     inputs, codes = encoder.apply(X), Y.astype(np.int64)
@@ -68,11 +68,11 @@ def judged_by_others(loss, weights, epochs, with_slope, average_epochs=2.0):
         pytest.param(WEIGHTS, "level", id="level-weighted", marks=pytest.mark.slow),
     ],
 )
-def test_every_row_is_judged_by_nets_that_did_not_see_it(weights, calibration):
+def test_every_row_is_scored_by_nets_that_did_not_see_it(weights, calibration):
     loss, with_slope = parse("crossentropy"), calibration == "slope"
     model = DeepClassifier(loss, calibration=calibration, **FITTED).fit(X, Y, weights)
     normed = None if weights is None else weights / weights.max()
-    found = [judged_by_others(loss, normed, epochs, with_slope) for epochs in range(1, EPOCHS + 1)]
+    found = [scored_by_other_folds(loss, normed, epochs, with_slope) for epochs in range(1, EPOCHS + 1)]
     best = int(np.argmax([likelihood for likelihood, _ in found]))
     assert best + 1 == BEST[calibration, weights is not None]
     assert model.best_epochs_ == (best + 1,) * 2
@@ -110,18 +110,18 @@ def test_ranking_chooses_among_losses():
     assert differ > 0
 
 
-def test_nets_that_fail_are_told_at_the_line_of_fit():
+def test_nets_that_fail_are_reported_at_the_line_of_fit():
     """Two seeds, whose scores are NaN and cannot be averaged."""
     wild = {**OPTIONS, "max_epochs": 4, "learning_rate": 1e20}
     model = DeepClassifier("crossentropy", **wild)
-    with pytest.warns() as told, pytest.raises(ValueError, match="no net learned anything"):
+    with pytest.warns() as reported, pytest.raises(ValueError, match="no net learned anything"):
         model.fit(X, Y)
-    message = str(told[0].message)
-    assert told[0].category is DivergedWarning
+    message = str(reported[0].message)
+    assert reported[0].category is DivergedWarning
     assert message.startswith(
         "10 of 10 nets that choose the number of epochs failed, such as crossentropy, seed"
     )
-    assert told[0].filename == __file__
+    assert reported[0].filename == __file__
     both = DeepClassifier(["crossentropy", "tbl"], **wild)
     with (
         pytest.warns(DivergedWarning, match="20 of 20 nets"),
@@ -144,16 +144,16 @@ def test_several_classes_and_members_that_fail(net, labels):
     wild = {**OPTIONS, "net": net, "max_epochs": 2, "learning_rate": 1e20}
     members = {"members": 2} if net == "tabm" else {}
     model = DeepClassifier("crossentropy", **wild, **members)
-    with pytest.warns() as told, pytest.raises(ValueError, match="no net learned anything"):
+    with pytest.warns() as reported, pytest.raises(ValueError, match="no net learned anything"):
         model.fit(X, labels)
-    assert {one.category for one in told} == {DivergedWarning}
+    assert {one.category for one in reported} == {DivergedWarning}
 
 
-def test_nets_that_fail_after_their_first_epoch_are_told():
+def test_nets_that_fail_after_their_first_epoch_are_reported():
     wild = {**OPTIONS, "net": "mlp", "max_epochs": 2, "learning_rate": 1e6}
-    with pytest.warns() as told:  # of the level as well, which such scores do not reach
+    with pytest.warns() as reported:  # of the level as well, which such scores do not reach
         DeepClassifier("crossentropy", **wild).fit(X, Y)
-    found = {one.category for one in told}
+    found = {one.category for one in reported}
     assert DivergedWarning in found
     assert found <= {DivergedWarning, ConvergenceWarning}
 
@@ -184,14 +184,14 @@ def test_one_row_cannot_choose_among_losses():
 
 
 def masks(*lengths):
-    """The part of each row, of parts of these lengths."""
+    """The fold of each row, for folds of these lengths."""
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
 @pytest.mark.parametrize(
     ("net", "width", "lengths", "batch", "together"),
     [
-        # All parts of a small net; those whose batches are not the same apart, as of 79 rows beside 80 in
+        # All folds of a small net; those whose batches are not the same apart, as of 79 rows beside 80 in
         # four steps; those of a wide one alone.
         ("mlp", 8, (20,) * 5, 25, [5]),
         ("mlp", 8, (60, 10, 10, 10, 10), 25, [1, 4]),
@@ -200,12 +200,12 @@ def masks(*lengths):
         ("tabnet", 8, (199, 200, 200, 200, 201), 90, [5]),
     ],
 )
-def test_parts_of_small_nets_are_trained_as_one(net, width, lengths, batch, together):
+def test_folds_of_small_nets_are_trained_as_one(net, width, lengths, batch, together):
     parts, count = masks(*lengths), sum(lengths)
     codes, shares = np.zeros(count, np.int64), np.array([0.5, 0.5])
     rows = CodedRows(np.zeros((count, 3), np.float32), codes, None, shares)
     plan = plan_net(net, {"width": width}, {}, features=3, outputs=1)
-    found = _stacks(plan, 2, rows, Recipe(batch=batch), parts, "cpu")
+    found = _plan_stacks(plan, 2, rows, Recipe(batch=batch), parts, "cpu")
     assert sorted(len(own) for _, own in found) == together
     inside = [one for _, own in found for one in own]
     assert np.array_equal(np.sum(inside, axis=0), np.ones(count))
@@ -215,7 +215,7 @@ def test_parts_of_small_nets_are_trained_as_one(net, width, lengths, batch, toge
 
 
 @pytest.mark.parametrize("net", ["mlp", "tabnet"])
-def test_a_stack_of_parts_finds_what_parts_alone_do(monkeypatch, net):
+def test_a_stack_of_folds_finds_what_folds_alone_do(monkeypatch, net):
     """Of several losses and seeds, with rows of different weights; 120 rows make parts of two lengths."""
     x, y, weights = X[:121, :3], Y[:121], WEIGHTS[:121]
     options = {**OPTIONS, "net": net, "max_epochs": 3, "batch_size": 30, "precision": "float64"}
@@ -225,16 +225,16 @@ def test_a_stack_of_parts_finds_what_parts_alone_do(monkeypatch, net):
         counts.append([])
         return DeepClassifier(["crossentropy", "tbl"], **options).fit(x, y, weights)
 
-    plain = epoch_selection._open_parts
+    plain = epoch_selection._open_fold_stack
 
     def noted(*given):
         found = plain(*given)
-        counts[-1].append(len(found.inside))
+        counts[-1].append(len(found.held_out))
         return found
 
-    monkeypatch.setattr(epoch_selection, "_open_parts", noted)
+    monkeypatch.setattr(epoch_selection, "_open_fold_stack", noted)
     stacked = fitted()
-    monkeypatch.setattr(epoch_selection, "_NUMBERS_OF_A_STACK", 1)
+    monkeypatch.setattr(epoch_selection, "_CPU_STACK_NUMBERS", 1)
     alone = fitted()
     assert max(counts[0]) > 1
     assert counts[1] == [1] * 5
