@@ -1,16 +1,22 @@
-"""`DeepClassifier` with its defaults against the nets for tables that people use, with theirs.
+"""Compare `DeepClassifier` with other nets for tables, all with their defaults.
 
     python benchmarks/bench_deep.py --out benchmarks/results/deep.csv [--seeds 3] [--sizes 0 1 2] [--summary]
 
-Everybody is fitted to the same rows and judged by others: 100,000 of the four kinds of simulated tables of
-measure_early_stopping.py, or the other half of the bundled card-fraud sample and of tables that are given by
-`--table Caravan=Caravan.csv,Purchase,Yes` (a name, its CSV file, the column and value of the event; the two
-in the results are of the package ISLP on PyPI). Rivals: scikit-learn's
-`MLPClassifier` behind a `StandardScaler`, as it is and with its early stopping; pytorch-tabnet's
-`TabNetClassifier`, given a fifth of the rows to stop by, as its documentation has it; and LightGBM, which is
-no net. Ours have cross entropy, as the rivals have, and for a plain net its default, TBL, beside.
+All models are fitted to the same rows and evaluated on others: 100,000 rows of the four kinds of simulated
+tables of measure_early_stopping.py, or the other half of a real table. Real tables are the bundled card-fraud
+sample and those of `--table Caravan=Caravan.csv,Purchase,Yes`: a name, its CSV file, the column and value of
+the event. The two in the results are from the package ISLP on PyPI.
 
-Rows are written as they are done; called again, it goes on. `--summary` only prints what the file has.
+The rivals are:
+
+- scikit-learn's `MLPClassifier` behind a `StandardScaler`, without and with early stopping;
+- pytorch-tabnet's `TabNetClassifier`, given a fifth of the rows for early stopping, as its documentation
+does;
+- LightGBM, for comparison.
+
+All have cross entropy. A plain net is also fitted with TBL, the default of `DeepClassifier`.
+
+Each result is written at once; a second call resumes. `--summary` only prints the results of the file.
 """
 
 from __future__ import annotations
@@ -43,7 +49,7 @@ FPR = 0.001
 SAMPLE = "card-fraud sample"
 Predict = Callable[[NDArray[Any]], NDArray[Any]]
 Fit = Callable[[NDArray[Any], NDArray[Any], int], Predict]
-"""From rows, labels and a seed to what gives the probability of the event."""
+"""Maps rows, labels and a seed to a function that returns the probability of the event."""
 
 
 def ours(net: str, loss: str = "crossentropy") -> Fit:
@@ -58,7 +64,7 @@ def scikit_learn(**options: Any) -> Fit:
     def fit(X: NDArray[Any], y: NDArray[Any], seed: int) -> Predict:
         model = make_pipeline(StandardScaler(), MLPClassifier(random_state=seed, **options))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that 200 rounds, its default, were not enough
+            warnings.simplefilter("ignore")  # about 200 iterations, the default, that did not converge
             model.fit(X, y)
         return lambda rows: model.predict_proba(rows)[:, 1]
 
@@ -71,7 +77,7 @@ def pytorch_tabnet(X: NDArray[Any], y: NDArray[Any], seed: int) -> Predict:
     train, valid = train_test_split(np.arange(len(y)), test_size=0.2, stratify=y, random_state=seed)
     model = TabNetClassifier(seed=seed, verbose=0)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")  # that the best weights are taken
+        warnings.simplefilter("ignore")  # about taking the best weights
         model.fit(X[train], y[train], eval_set=[(X[valid], y[valid])], eval_metric=["auc"])
     return lambda rows: np.asarray(model.predict_proba(rows)[:, 1])
 
@@ -93,7 +99,7 @@ MODELS: dict[str, Fit] = {
     "pytorch-tabnet": pytorch_tabnet,
     "LightGBM": lightgbm,
 }
-# With whom each is compared.
+# Each pair is compared, the first model minus the second.
 PAIRS = (
     ("raresight mlp", "scikit-learn MLPClassifier"),
     ("raresight mlp", "scikit-learn MLPClassifier, early_stopping"),
@@ -118,7 +124,7 @@ def main() -> None:
 
 
 def every_table(chosen: Any) -> Iterator[tuple[dict[str, Any], Table, Table]]:
-    """The simulated tables and halves of the sample."""
+    """Yield the simulated tables, and halves of the real ones."""
     for about, train, test in tables(chosen):
         yield {name: value for name, value in about.items() if name != "loss"}, train, test
     given = {SAMPLE: as_numbers(load_sample().to_pandas(), "Class", 1)}
@@ -134,13 +140,13 @@ def every_table(chosen: Any) -> Iterator[tuple[dict[str, Any], Table, Table]]:
 
 
 def as_numbers(frame: pd.DataFrame, target: str, event: Any) -> Table:
-    """Columns of text as columns of zeros and ones, for everybody."""
+    """Return features and labels, with text columns one-hot for all models."""
     X = pd.get_dummies(frame.drop(columns=target)).to_numpy(dtype=np.float64)
     return X, (frame[target] == event).to_numpy().astype(int)
 
 
 def measure(out: Any, about: dict[str, Any], fit: Fit, train: Table, test: Table) -> None:
-    """Append a row of what a model does, unless there is one."""
+    """Fit and evaluate a model and append the result, unless the file has it."""
     named = {**about, "positives": int(train[1].sum())}
     if any(all(row[name] == str(value) for name, value in named.items()) for row in read(out)):
         return
@@ -155,7 +161,7 @@ def measure(out: Any, about: dict[str, Any], fit: Fit, train: Table, test: Table
         **named,
         "partial_auc_0.01": round(partial_auc(labels, p, MAX_FPR), 5),
         "recall_0.001": round(recall_at_fpr(labels, p, FPR), 4),
-        # Rivals may say 0 or 1, which would be infinitely wrong once.
+        # Rivals may predict 0 or 1: a single wrong one would make the log-loss infinite.
         "log_loss": round(log_loss(labels, p.clip(1e-7, 1 - 1e-7)), 6),
         "mean_probability_by_share": round(float(p.mean() / labels.mean()), 3),
         "seconds": round(seconds, 2),
@@ -168,7 +174,7 @@ def measure(out: Any, about: dict[str, Any], fit: Fit, train: Table, test: Table
 
 @dataclass(frozen=True)
 class Compared:
-    """Two models on the tables that both were fitted to: differences are the first less the second."""
+    """Two models on the tables that both were fitted to: mean and standard error of first minus second."""
 
     tables: int
     partial_auc: tuple[float, float]
@@ -197,10 +203,10 @@ def _mean(values: list[float]) -> tuple[float, float]:
 
 
 def summary(rows: list[dict[str, str]]) -> str:
-    """A row for two models, a column for simulated tables by their positives and for each other table.
+    """Return a Markdown table: one row per pair, one column per kind of table.
 
-    Partial AUC in points and log-loss in %, the first less the second with standard errors over the tables,
-    and how many times as long it took.
+    A cell has the differences in partial AUC (points) and log-loss (%), first minus second, with standard
+    errors over the tables, and the ratio of the times.
     """
     parts: dict[str, list[dict[str, str]]] = {}
     for row in rows:

@@ -1,7 +1,7 @@
-"""How `DeepClassifier` should choose how long to train: ways to choose, on simulated tables of four kinds.
+"""Compare ways to choose the number of epochs of `DeepClassifier`, on simulated tables of four kinds.
 
-Each way is fitted to the same rows and judged by 100,000 others of the same kind. Tables are written as they
-are done; called again, it goes on:
+Each way is fitted to the same rows and evaluated on 100,000 other rows of the same kind. Each result is
+written at once; a second call resumes:
 
     python benchmarks/measure_early_stopping.py --out rows.csv [--net mlp] [--seeds 4] [--part 0/2]
 """
@@ -25,9 +25,10 @@ from raresight.metrics import partial_auc
 Table = tuple[NDArray[Any], NDArray[Any]]
 
 MAX_FPR = 0.01
-IN_TURN = "parts in turn"
+# Its name in the results, from before this was called cross-validation.
+CROSS_VALIDATED = "parts in turn"
 WAYS: dict[str, dict[str, Any]] = {
-    IN_TURN: {},
+    CROSS_VALIDATED: {},
     "held out": {"early_stopping": True},
     "held out, last weights, no second training": {
         "early_stopping": True,
@@ -46,19 +47,19 @@ SIZES = {
 
 
 def interaction(count: int, random: np.random.Generator) -> Table:
-    """Six columns, a line and one product of two."""
+    """Draw six columns, with a linear effect and one product of two columns."""
     X = random.normal(size=(count, 6))
     return X, drawn(1.5 * X[:, 0] - X[:, 1] + 0.7 * X[:, 2] * X[:, 3] - 6.3, random)
 
 
 def linear(count: int, random: np.random.Generator) -> Table:
-    """Fifteen columns, ever less important, and nothing but a line."""
+    """Draw fifteen columns of decreasing importance, with a linear effect only."""
     X = random.normal(size=(count, 15))
     return X, drawn(X @ np.linspace(0.9, 0, 15) - 7.2, random)
 
 
 def bumps(count: int, random: np.random.Generator) -> Table:
-    """Twenty columns with heavy tails, of which five matter, by a wave, a switch and a product."""
+    """Draw twenty heavy-tailed columns; five have an effect: a sine, a switch and a product."""
     X = random.normal(size=(count, 20))
     switch = 2 * (np.abs(X[:, 1]) > 1) * X[:, 2]
     y = drawn(3.5 * np.sin(2 * X[:, 0]) + switch + 1.5 * X[:, 3] * X[:, 4] - 7.5, random)
@@ -66,7 +67,7 @@ def bumps(count: int, random: np.random.Generator) -> Table:
 
 
 def clusters(count: int, random: np.random.Generator) -> Table:
-    """Ten columns; three of five positives lie together, the others are scattered more than negatives."""
+    """Draw ten columns; three of five positives are clustered, the others more scattered than negatives."""
     X = random.normal(size=(count, 10))
     y = random.random(count) < 0.01
     together = y & (random.random(count) < 0.6)
@@ -94,8 +95,8 @@ def main() -> None:
     chosen = parser.parse_args()
     for about, train, test in tables(chosen):
         for way in chosen.ways:
-            # Whatever the number of positives, which decides by default.
-            validation.MIN_VALIDATION_ROWS = len(train[1]) if way == IN_TURN else 0
+            # This forces the way whatever the number of positives, which decides by default.
+            validation.MIN_VALIDATION_ROWS = len(train[1]) if way == CROSS_VALIDATED else 0
             model = DeepClassifier(
                 chosen.loss, net=chosen.net, random_state=about["seed"], n_jobs=1, **WAYS[way]
             )
@@ -103,7 +104,7 @@ def main() -> None:
 
 
 def table_arguments(doc: str, seeds: int, sizes: list[int]) -> argparse.ArgumentParser:
-    """The options of a study that `tables` reads."""
+    """Return a parser with the options that `tables` reads."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--loss", default="tbl")
@@ -114,7 +115,7 @@ def table_arguments(doc: str, seeds: int, sizes: list[int]) -> argparse.Argument
 
 
 def tables(chosen: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Table, Table]]:
-    """What each table is, its rows, and 100,000 others of its kind."""
+    """Yield a description of each table, its rows, and 100,000 other rows of its kind."""
     mine, parts = (int(number) for number in chosen.part.split("/"))
     every = [(seed, kind, size) for size in chosen.sizes for seed in range(chosen.seeds) for kind in KINDS]
     for seed, kind, size in every[mine::parts]:
@@ -125,17 +126,17 @@ def tables(chosen: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Table, 
 
 
 def measure(out: Path, about: dict[str, Any], model: DeepClassifier, train: Table, test: Table) -> None:
-    """Append a row of what the model does, unless there is one."""
+    """Fit and evaluate a model and append the result, unless the file has it."""
     named = {**about, "positives": int(train[1].sum())}
     if any(all(row[name] == str(value) for name, value in named.items()) for row in read(out)):
         return
-    row = {**named, **judged(model, train, test), **describe()}
+    row = {**named, **evaluated(model, train, test), **describe()}
     print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
     append(out, row)
 
 
-def judged(model: DeepClassifier, train: Table, test: Table) -> dict[str, Any]:
-    """Fitted to the one table, on the other."""
+def evaluated(model: DeepClassifier, train: Table, test: Table) -> dict[str, Any]:
+    """Fit the model to one table and return its metrics on the other."""
     began = time.perf_counter()
     model.fit(*train)
     seconds = time.perf_counter() - began

@@ -1,7 +1,7 @@
-"""How an option of `DeepClassifier` does at several values, on the tables of measure_early_stopping.py.
+"""Compare values of an option of `DeepClassifier` on the tables of measure_early_stopping.py.
 
-Every value is fitted to the same rows with the defaults otherwise, and judged by 100,000 others of the same
-kind. Tables are written as they are done; called again, it goes on:
+Every value is fitted to the same rows, with the defaults otherwise, and evaluated on 100,000 other rows of
+the same kind. Each result is written at once; a second call resumes:
 
     python benchmarks/measure_options.py --net tabm --option dropout --values 0 0.1 --out rows.csv
 """

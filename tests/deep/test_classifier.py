@@ -187,7 +187,7 @@ def test_frames_with_gaps_and_categories():
         known.iloc[places] = "elsewhere"
         mostly = fresh.assign(shop=pd.Categorical(known))
         if is_reported:
-            with pytest.warns(UserWarning, match=r"'shop' holds in \d+ of 3000 rows, such as 'elsewhere'"):
+            with pytest.warns(UserWarning, match=r"'shop' holds in \d+ of 3000 rows .* such as 'elsewhere'"):
                 model.decision_function(mostly)
         else:
             model.decision_function(mostly)  # a few new ones are usual
@@ -418,7 +418,7 @@ def test_columns_of_another_type_than_in_training_are_reported():
         model.predict(frame.assign(amount=pd.Categorical(amounts)))
     with pytest.warns(
         UserWarning,
-        match="no category that column 'code' holds in 300 of 300 rows, such as '.', but others such as 0",
+        match=r"column 'code' holds in 300 of 300 rows .* such as '.' \(training saw 0\)",
     ):
         model.predict(frame.assign(code=frame["code"].astype(str).astype("category")))
     some = frame.assign(code=np.where(np.arange(300) >= 150, 9, 1))

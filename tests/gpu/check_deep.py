@@ -81,7 +81,7 @@ def check_a_model_of_the_gpu_predicts_the_same_on_the_cpu():
 
 @where_it_can_be
 def check_few_positives_choose_the_epochs_on_the_device():
-    """Too few to hold some out: five parts take turns there, the same twice, and the ranking is learnt."""
+    """Too few to hold some out: cross-validation chooses the same twice, and the ranking is learnt."""
     from raresight.metrics import roc_auc
 
     few = np.sort(np.concatenate([np.flatnonzero(Y == 1)[:20], np.flatnonzero(Y == 0)[:2000]]))

@@ -32,9 +32,8 @@ UNSEEN, MISSING = -1, -2
 class CategoryEncoder:
     """The categories of one column that training saw; codes from 0 on are positions in `known`.
 
-    There is one input for each category of `frequent`. Where there are more categories, one further input
-    stands for all others together. A missing value has zeros. An unseen value has the mean inputs of
-    training, `shares`.
+    There is one input for each category of `frequent`. All other categories share one further input. A
+    missing value has zeros. An unseen value has the mean inputs of training, `shares`.
 
     >>> column = CategoryEncoder.learn(("DE", "FR", "IT"), np.array([0, 0, 1, 2]), np.ones(4), most=1)
     >>> column.apply(np.array([0, 2, UNSEEN, MISSING])).tolist()

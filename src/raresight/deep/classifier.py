@@ -145,9 +145,9 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         warmup_epochs: Epochs over which the learning rate rises linearly.
         early_stopping: How the number of epochs is chosen.
 
-            - True: training rows are held out. Each net keeps its best epoch: the one with the largest
-              partial AUC up to `max_fpr`, with the rarer class as the event. For several classes it is the
-              one with the largest mean log-probability of the true class.
+            - True: training rows are held out. Each net keeps the epoch with the largest partial AUC up to
+              `max_fpr`, with the rarer class as the event. For several classes it keeps the epoch with the
+              largest mean log-probability of the true class.
             - `"auto"`: the same where at least 80 rows of every class would be held out, copies counted once.
               With fewer rows, 5-fold cross-validation chooses the number of epochs, and the loss, before a
               training on all rows (see `raresight.deep.epoch_selection`).
@@ -159,8 +159,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             five epochs without a better likelihood.
         average_epochs: Nets are evaluated and kept with means of their weights over about this many of the
             last epochs (see `raresight.nn.training_loop.MeanWeights`). 0 takes the newest weights. Default:
-            2. Where the number of epochs is given and not chosen the default is 0, and the last fifth of the
-            epochs has a tenth of the learning rate.
+            2, or 0 where the number of epochs is given and not chosen. There the last fifth of the epochs
+            has a tenth of the learning rate instead.
         refit: Whether nets that chose their epochs by held-out rows are then trained from the beginning on
             all rows, for as many epochs. Only those of the best loss are. With `eval_set` no row is held out
             and nothing is trained twice.
@@ -303,8 +303,8 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             eval_sample_weight: The weights of the rows of `eval_set`.
 
         Raises:
-            ValueError: For input that cannot be used, and where the loss or gradient of every net was not
-                finite within its first epoch, because the learning rate is too large.
+            ValueError: For input that cannot be used. Also where every net fails within its first epoch,
+                because the learning rate is too large: its loss or gradient is not finite.
         """
         check_parameters(self)
         wanted: Any = "auto" if isinstance(self.verbose, str) else bool(self.verbose)

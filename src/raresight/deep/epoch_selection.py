@@ -44,8 +44,8 @@ FOLDS = 5
 # fall does not recover, and a partial AUC may.
 _PATIENCE = 5
 # The most numbers in the widest layer of a stack, for one batch. Below this the time of a step is the
-# overhead of its calls, so that several folds as one stack take hardly longer than one fold. Above it, the
-# layer does not fit the cache of a CPU.
+# overhead of its calls, and several folds as one stack take hardly longer than one fold. Above it the layer
+# does not fit the cache of a CPU.
 _CPU_STACK_NUMBERS, _GPU_STACK_NUMBERS = 1 << 16, 1 << 24
 
 
@@ -132,9 +132,9 @@ def cross_validate_epochs(
 ) -> EpochChoice:
     """Choose the number of epochs of each loss, and the best loss, by cross-validation.
 
-    The epoch of a loss is the one with the largest mean log-probability of the true class. It is a weighted
-    mean over all rows. Each row is scored by the nets of the other folds, with all seeds as one ensemble. The
-    loss is the one with the largest `Validation.metric` at its epoch.
+    The epoch of a loss has the largest mean log-probability of the true class, as a weighted mean over all
+    rows. Each row is scored by nets that were trained on the other folds, with all seeds as one ensemble. The
+    best loss has the largest `Validation.metric` at its epoch.
 
     Args:
         plan: The architecture.
@@ -163,7 +163,7 @@ def cross_validate_epochs(
 
         def newest_best(epoch: int) -> int:
             for i, (loss, scores) in enumerate(zip(losses, _out_of_fold_scores(stacks), strict=True)):
-                # The likelihood, not the partial AUC of the final comparison: every row contributes to it,
+                # The likelihood, not the partial AUC of the final comparison. Every row contributes to it,
                 # while the ranking of a few positives is much noisier from epoch to epoch.
                 likelihood = _likelihood(loss, NetScores(scores, rows.codes, rows.weights), rows, with_slope)
                 if likelihood > best[i].likelihood:

@@ -84,7 +84,7 @@ def write_model(model: Any, folder: str | os.PathLike[str]) -> None:
     if place.is_file():
         raise NotADirectoryError(f"a model is saved as a folder, but {folder} is a file")
     # Through JSON and back before anything is written. A model that cannot be saved must not replace an
-    # earlier one, and the digest must be of the values that will be read, where tuples have become lists.
+    # earlier one. And the digest must be of the values that will be read, where tuples have become lists.
     described = json.loads(json.dumps(described, allow_nan=False))
     place.mkdir(parents=True, exist_ok=True)
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}

@@ -172,9 +172,9 @@ def _representatives(rows: NetScores, weights: Floats, k: int) -> tuple[NDArray[
     own = rows.scores[places] if rows.scores.ndim == 1 else rows.scores[places, k]
     order = places[np.argsort(own, kind="stable")]
     n, end = len(order), _MOST_ROWS // 4
-    # A quarter of the rows are the lowest scores, a quarter the highest, each for itself: a few rows at the
-    # ends may hold most of the probability of a rare class. The others are the middles of groups of equal
-    # length.
+    # A quarter of the rows are those with the lowest scores and a quarter those with the highest, because a
+    # few rows at the ends may hold most of the probability of a rare class. The others are the middles of
+    # groups of equal length.
     middle = np.linspace(end, n - end, _MOST_ROWS - 2 * end, endpoint=False).astype(np.intp)
     starts = np.concatenate([np.arange(end), middle, np.arange(n - end, n)])
     lengths = np.diff(np.append(starts, n))

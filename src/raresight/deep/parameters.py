@@ -80,8 +80,8 @@ def batch_size_for(n_rows: int) -> int:
     >>> [batch_size_for(n) for n in (1_000, 100_000, 10_000_000)]
     [128, 500, 4096]
     """
-    # On a CPU a step with 100 rows takes nearly as long as one with 1000. For a million rows batches of 128
-    # would take 8,000 such steps per epoch, and learn little more from them than from 244 steps of 4096 rows.
+    # On a CPU a step with 100 rows takes nearly as long as one with 1000. A million rows in batches of 128
+    # take 8,000 such steps per epoch. Nets learn little more from them than from 244 steps of 4096 rows.
     # Larger batches need more epochs for the same number of steps.
     return min(_LARGEST, max(_SMALLEST, n_rows // _STEPS))
 

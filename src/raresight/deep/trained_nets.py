@@ -125,8 +125,8 @@ def importances(
             own = scores[some] if scores.ndim == 1 else scores[some, k]
             some = some[np.argsort(own, kind="stable")][:: -(-len(some) // _SLOPE_ROWS)]
         moves = (nets.slopes(inputs[some], k, device) * (inputs[some] - means))[:, : len(origins)]
-        # The inputs of a column are summed before squaring: of its categories only one is on in a row, and a
-        # column must not become more important by having many categories.
+        # The inputs of a column are summed before squaring. Only one of its categories is on in a row, and
+        # many categories must not make a column more important.
         of_columns = np.zeros((columns, len(some)))
         np.add.at(of_columns, origins, moves.T)
         found += np.sqrt(np.square(of_columns) @ weights[some] / weights[some].sum())

@@ -56,8 +56,8 @@ Larger is better. The metric of a frozen net is NaN. Otherwise it would tie with
 equal epochs count as better, and training would never end.
 """
 
-# The training on all rows checks only these rows for finite scores after each epoch: a net whose weights are
-# not finite shows it in any row.
+# After each epoch of a refit only this many rows are checked for finite scores, enough to notice weights that
+# are not finite.
 _CHECKED_ROWS = 256
 
 
@@ -157,7 +157,7 @@ class NetStack:
 
     def run_epoch(self, after_step: Callable[[int], None]) -> None:
         """Train one more epoch; `after_step` is called with the number of finished steps."""
-        # Before the epoch: a net that fails in it is evaluated once more, with its last finite weights.
+        # Before the epoch: a net that fails in it is evaluated a last time, with its last finite weights.
         self.frozen_before = self.loop.step.frozen.cpu().numpy().copy()
         done = 0
 
@@ -402,7 +402,7 @@ def refit_nets(
     device: str,
     progress: TrainingProgress = SILENT,
 ) -> TrainedNets:
-    """Train once more on all rows: each seed for its own number of epochs, from its first weights.
+    """Train again on all rows: each seed for its own number of epochs, from its first weights.
 
     A net whose loss, gradient or scores become infinite or NaN before that keeps its last finite weights.
     """

@@ -159,8 +159,8 @@ def _draw_groups(
     light = order[sizes[order] <= fraction * len(groups)]
     if not len(light):
         light = order[:1]
-    # Systematic sampling in the order of size: small and large groups are drawn in their shares, so that the
-    # number of rows is right as well as the number of groups.
+    # Systematic sampling in the order of size draws small and large groups in their shares. So the number of
+    # rows is right as well as the number of groups.
     count = min(number, len(light))
     drawn = light[((np.arange(count) + random.random_sample()) * (len(light) / count)).astype(np.intp)]
     return np.isin(places.ravel(), drawn)
