@@ -423,7 +423,7 @@ def test_columns_of_another_type_than_in_training_are_reported():
         model.predict(frame.assign(code=frame["code"].astype(str).astype("category")))
     some = frame.assign(code=np.where(np.arange(300) >= 150, 9, 1))
     assert model.predict(some).shape == (300,)  # in up to half of the rows a new category is usual
-    with pytest.warns(UserWarning, match="'code' holds in 299 of 300 rows, such as 9"):
+    with pytest.warns(UserWarning, match="'code' holds in 299 of 300 rows .* such as 9"):
         model.predict(frame.assign(code=np.where(np.arange(300) > 0, 9, 1)))
     with pytest.raises(ValueError, match="0 feature"):
         DeepClassifier().fit(frame[[]], y)
