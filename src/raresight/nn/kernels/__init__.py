@@ -50,6 +50,9 @@ def body_of(form: NormalForm | None) -> int | None:
     """The number of the hand-written body of phi; None where there is none."""
     if form is None or form.kernel is None or len(form.numbers) > _BODY_NUMBERS:
         return None
+    if form.counts_spread != (form.kernel == "squared"):
+        # The body of the squared loss has the factor of the spread built in, and no other has it.
+        return None
     return _BODIES.get(form.kernel)
 
 
