@@ -12,6 +12,7 @@ from table_search import table
 
 from raresight.automl.space import default_losses, distributions, make_space, planned_trials, suggest
 from raresight.losses import parse
+from raresight.losses.registry import loss_kinds
 from raresight.model.families import FAMILIES, Candidate, fit_candidates, installed_families
 
 COUNTS = (2940, 60)
@@ -75,7 +76,7 @@ def test_names_are_texts():
 
 
 def test_the_plan_begins_with_cross_entropy_in_every_family():
-    space = make_space("linear,lightgbm,xgboost")
+    space = make_space("linear,lightgbm,xgboost", "tbl,alpha,focal,poly,vectorscaling,ldam")
     candidates = [trial.candidate for trial in planned_trials(space, COUNTS)]
     assert candidates[:3] == [Candidate(family, "crossentropy") for family in space.families]
     others = candidates[3:21]
@@ -128,14 +129,7 @@ def test_the_ends_of_every_range_can_be_fitted():
                 values = {"family": family, "loss": loss}
                 reaches = distributions(space, ["family", "loss"])
                 names = [f"{family}.{name}" for name in FAMILIES[family].defaults]
-                names += {
-                    "tbl": ["tbl.alpha", "tbl.C"],
-                    "alpha": ["alpha.alpha"],
-                    "focal": ["focal.gamma"],
-                    "poly": ["poly.epsilon"],
-                    "vectorscaling": ["vectorscaling.delta"],
-                    "ldam": ["ldam.max_margin"],
-                }.get(loss, [])
+                names += [f"{loss}.{name}" for name in loss_kinds()[loss].search_ranges()]
                 for name, reach in distributions(space, names).items():
                     reaches[name] = reach
                     values[name] = getattr(reach, end)

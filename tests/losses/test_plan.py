@@ -7,6 +7,7 @@ import pytest
 
 from loss_cases import BINARY_LOSSES
 from raresight.losses import Erf, LogitAdjusted, from_callable, parse
+from raresight.losses._numpy_ops import NumpyOps
 from raresight.losses.plan import LabelMap, plan_of
 
 LIMITS = {np.float32: 79.0, np.float64: 699.0}
@@ -20,7 +21,8 @@ def planned(loss, z, y, orders, kind):
     labels = LabelMap.of(loss.normal_form(), y.astype(kind))
     results = tuple(np.full(len(z), np.nan, kind) for _ in orders)
     space = np.full((plan.size, len(z) + 3), np.nan, kind)
-    return results if plan(z, labels, results, space) else None
+    with NumpyOps.guard():  # as callers do: a block that overflows is left to the loss
+        return results if plan(z, labels, results, space) else None
 
 
 def has_plan(loss):
@@ -94,6 +96,5 @@ def test_results_that_are_not_finite_are_left_to_the_loss():
     """The weight makes the value infinite in float32; the loss saturates it."""
     loss = parse("classweighted(alpha(0.5),weights=(1,1e30))")
     z, y = np.array([-75.0], np.float32), np.array([1])
-    with np.errstate(over="ignore"):
-        assert planned(loss, z, y, (0, 1), np.float32) is None
+    assert planned(loss, z, y, (0, 1), np.float32) is None
     assert loss.value(z, y)[0] == np.finfo(np.float32).max

@@ -101,6 +101,8 @@ class Loss(ABC):
     """Its place among the losses that a search tries by default. Default: not among them."""
     search_grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
     """Two parameters with values of which a search of linear models tries every pair, for a map."""
+    score_form: ClassVar[str] = ""
+    """How it is written for a binary score, where that differs from the form for class logits."""
     torch_name: ClassVar[str] = ""
     """`TBL` of `raresight.nn.TBLLoss` and `tbl_loss`. Default: the name of the class."""
 

@@ -39,7 +39,7 @@ def loss_for_classes(loss: Loss | str, counts: Any) -> Loss:
     if n_classes == 2 and not loss.takes_score:
         raise ValueError(
             f"{loss} is for {loss.n_classes} class logits, but y holds two classes: one score"
-            + _form_for_two(loss)
+            + (f", for which write {loss.score_form}" if loss.score_form else "")
         )
     if n_classes > 2 and loss.n_classes not in (None, n_classes):
         expected = "two classes" if loss.n_classes == 1 else f"{loss.n_classes} classes"
@@ -71,12 +71,6 @@ def readable_text(loss: Loss) -> str:
     if not known:
         raise ValueError(f"the loss {text} has no text that can be read back, so the model cannot be saved")
     return text
-
-
-def _form_for_two(loss: Loss) -> str:
-    if loss.name != "vectorscaling":
-        return ""
-    return ", for which write 'vectorscaling(delta=...)', delta a number above 0"
 
 
 def _advice(counts: Any) -> str:

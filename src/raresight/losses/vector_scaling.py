@@ -53,6 +53,7 @@ class VectorScaling(LogisticLoss):
     name: ClassVar[str] = "vectorscaling"
     aliases: ClassVar[tuple[str, ...]] = ("vs",)
     torch_name: ClassVar[str] = "VS"
+    score_form: ClassVar[str] = "'vectorscaling(delta=...)', delta a number above 0"
     formula: ClassVar[str] = "log(1 + exp(iota_y - delta_y m))"
     link: ClassVar[str] = "s(delta z - iota_1) - s(-(delta_neg z + iota_0)) + log(delta_neg/delta)"
     place: ClassVar[float] = 7

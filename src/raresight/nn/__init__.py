@@ -8,22 +8,10 @@ except ImportError as error:
 from typing import Any
 
 from ..common.journal import read_journal
-from . import functional
+from . import functional, modules
 from .batches import RowSource, TableRows
 from .loss_table import LossTable
-from .modules import (
-    AlphaLoss,
-    CELoss,
-    ErfLoss,
-    FocalLoss,
-    LDAMLoss,
-    LossModule,
-    PolyLoss,
-    SquaredLoss,
-    TBLLoss,
-    VSLoss,
-    as_module,
-)
+from .modules import *  # noqa: F403
 from .normed_linear import NormedLinear
 from .recipe import Recipe, ScheduleWarning
 from .replica_metrics import evaluate_replicas
@@ -34,38 +22,26 @@ from .train import train
 from .training_record import TrainingRecord
 
 __all__ = [
-    "AlphaLoss",
-    "CELoss",
     "DeferredReweighting",
-    "ErfLoss",
-    "FocalLoss",
-    "LDAMLoss",
-    "LossModule",
     "LossTable",
     "NormedLinear",
-    "PolyLoss",
     "Recipe",
     "Replicas",
     "RowSource",
     "ScheduleWarning",
-    "SquaredLoss",
-    "TBLLoss",
     "TableRows",
     "TrainingRecord",
-    "VSLoss",
-    "as_module",
     "evaluate_replicas",
     "functional",
     "read_journal",
     "start_at_prior_",
     "train",
 ]
+__all__ += modules.__all__
 
 
 def __getattr__(name: str) -> Any:
     """The module of a loss that was registered elsewhere, such as `MineLoss`."""
     if name.endswith("Loss"):
-        from . import modules
-
         return getattr(modules, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

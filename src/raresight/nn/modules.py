@@ -10,7 +10,7 @@ from typing import Any
 
 from .criterion import LossModule, as_module, module_of, named_losses
 
-__all__ = ["LossModule", "as_module"]
+__all__ = ["LossModule", "as_module", *(f"{short}Loss" for short in named_losses(entry_points=False))]
 
 
 def __getattr__(name: str) -> Any:

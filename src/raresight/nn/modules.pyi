@@ -69,4 +69,18 @@ class LDAMLoss(LossModule):
         **options: Unpack[LossOptions],
     ) -> None: ...
 
+__all__ = [
+    "AlphaLoss",
+    "CELoss",
+    "ErfLoss",
+    "FocalLoss",
+    "LDAMLoss",
+    "LossModule",
+    "PolyLoss",
+    "SquaredLoss",
+    "TBLLoss",
+    "VSLoss",
+    "as_module",
+]
+
 def __getattr__(name: str) -> Any: ...
