@@ -16,8 +16,10 @@ from raresight.common.checks import (
     as_vector,
     check_penalty,
     check_probabilities,
+    check_range,
     check_rate,
     check_weights,
+    check_whole,
     is_missing,
     plain_objects,
 )
@@ -105,8 +107,26 @@ def test_numbers_in_their_range():
             check_penalty(value, "l2")
     with pytest.raises(TypeError, match="l2 must be a number"):
         check_penalty(True, "l2")
+    assert check_range(np.float32(0.5), "share", above=0, most=1) == 0.5
+    for value in (0, 1.5, np.inf, np.nan):
+        with pytest.raises(ValueError, match="share must be above 0 and at most 1, but is"):
+            check_range(value, "share", above=0, most=1)
+    with pytest.raises(ValueError, match="rate must be above 0 and finite"):
+        check_range(np.inf, "rate", above=0)
     with pytest.raises(ValueError, match=r"got 1\.0"):
         check_probabilities([0.5, 1.0], "prior")
+
+
+def test_whole_numbers():
+    assert check_whole(np.int64(3), "trials") == 3
+    for value in (0, 11):
+        with pytest.raises(ValueError, match="trials must be a whole number from 1 to 10, but is"):
+            check_whole(value, "trials", 1, 10)
+    # A wrong type is a wrong value, too: callers catch what they expect.
+    for value in (True, 2.0, "2", None):
+        for kind in (TypeError, ValueError):
+            with pytest.raises(kind, match="trials must be a whole number"):
+                check_whole(value, "trials")
 
 
 @given(

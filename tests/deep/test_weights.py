@@ -98,7 +98,7 @@ def test_two_rows_as_lists_are_one_pair():
 def test_refused():
     X, y = ring_table(200)
     model = DeepClassifier(net="mlp")
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="not negative"):
         model.fit(X, y, -np.ones(200))
     with pytest.raises(ValueError, match="every row of class 1 has weight zero"):
         model.fit(X, y, (y == 0).astype(float))

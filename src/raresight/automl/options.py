@@ -15,7 +15,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,38 +162,30 @@ def check_names(given: Iterable[str]) -> None:
 
 def _checked(options: Options) -> dict[str, Any]:
     """The values as they are kept."""
-    target, fpr = options.target, options.fpr
-    max_fpr: Any = options.max_fpr
-    if max_fpr is None:
-        # Never below fpr: a model is chosen where it is used.
-        max_fpr = max(DEFAULT_MAX_FPR, fpr) if _is_number(fpr) else DEFAULT_MAX_FPR
+    # Here, because the command line reads this file for its help, where NumPy would be a tenth of a second.
+    from ..common.checks import check_range, check_whole
+
+    target = options.target
     if not isinstance(target, str) or not target:
-        raise ValueError(f"target must be the name of a column, got {target!r}")
-    for name, rate in (("fpr", fpr), ("max_fpr", max_fpr)):
-        if not (_is_number(rate) and 0 < rate < 1):
-            raise ValueError(f"{name} is a false-positive rate between 0 and 1, such as 0.001, got {rate!r}")
-    if not (_is_number(options.test_size) and 0 < options.test_size < 1):
-        raise ValueError(
-            f"test_size is the share of rows held out, between 0 and 1, got {options.test_size!r}"
-        )
-    trials, seed = options.trials, options.seed
-    if trials is not None and not (_is_whole(trials) and trials >= 1):
-        raise ValueError(f"trials must be a whole number of at least 1, got {trials!r}")
-    if not (_is_whole(seed) and 0 <= seed < 2**31):
-        raise ValueError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
+        raise ValueError(f"target must be the name of a column, but is {target!r}")
+    fpr = check_range(options.fpr, "fpr", above=0, below=1)
+    # Never below fpr: a model is chosen where it is used.
+    asked = max(DEFAULT_MAX_FPR, fpr) if options.max_fpr is None else options.max_fpr
+    max_fpr = check_range(asked, "max_fpr", above=0, below=1)
+    trials = None if options.trials is None else check_whole(options.trials, "trials")
     budget = None if options.budget is None else read_duration(options.budget)
     if trials is None and budget is None:
         trials, budget = DEFAULT_TRIALS, DEFAULT_BUDGET
     return {
         "positive": None if options.positive is None else str(options.positive),
-        "fpr": float(fpr),
-        "max_fpr": float(max_fpr),
+        "fpr": fpr,
+        "max_fpr": max_fpr,
         "drop": _dropped(options),
-        "trials": None if trials is None else int(trials),
+        "trials": trials,
         "budget": budget,
-        "test_size": float(options.test_size),
-        "seed": int(seed),
-        "jobs": _jobs(options.jobs),
+        "test_size": check_range(options.test_size, "test_size", above=0, below=1),
+        "seed": check_whole(options.seed, "seed", 0, 2**31 - 1),
+        "jobs": _cores() if options.jobs is None else check_whole(options.jobs, "jobs"),
         **_space(options.families, options.losses),
     }
 
@@ -226,13 +218,13 @@ def _space(families: Any, losses: Any) -> dict[str, tuple[str, ...]]:
     return {"families": space.families, "losses": space.losses}
 
 
-def read_duration(text: str | float) -> float:
+def read_duration(text: Any) -> float:
     """Seconds from "90s", "5m", "1h30m" or a number of seconds.
 
     >>> read_duration("1h30m")
     5400.0
     """
-    if _is_number(text):
+    if not isinstance(text, bool) and isinstance(text, Real):
         seconds = float(text)
     else:
         parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", str(text).strip().lower())
@@ -244,22 +236,10 @@ def read_duration(text: str | float) -> float:
     return seconds
 
 
-def _jobs(jobs: int | None) -> int:
-    if jobs is None:
-        import joblib
+def _cores() -> int:
+    import joblib
 
-        return int(joblib.cpu_count())
-    if not (_is_whole(jobs) and jobs >= 1):
-        raise ValueError(f"jobs must be a whole number of at least 1, got {jobs!r}")
-    return int(jobs)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return int(joblib.cpu_count())
 
 
 def default_folder(source: Any) -> Path:

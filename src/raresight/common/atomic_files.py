@@ -19,6 +19,7 @@ from typing import IO, Any
 __all__ = [
     "FolderInUseError",
     "hold_folder",
+    "is_running",
     "naming_file",
     "remove_unfinished",
     "replacing",
@@ -193,10 +194,11 @@ def _is_at(file: IO[str], path: Path) -> bool:
 def _is_abandoned(left: Path) -> bool:
     """Return whether the process in a name `.name.<process>.<what>` writes there no more."""
     owner = left.name.split(".")[-2]
-    return owner.isdigit() and (int(owner) == os.getpid() or not _is_running(int(owner)))
+    return owner.isdigit() and (int(owner) == os.getpid() or not is_running(int(owner)))
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Return whether a process with this number runs, whoever owns it."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

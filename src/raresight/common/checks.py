@@ -6,9 +6,10 @@ be, and large arrays are looked at in blocks that fit a cache.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
-from numbers import Number, Real
+from numbers import Integral, Number, Real
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,16 @@ from numpy.typing import NDArray
 
 __all__ = [
     "BLOCK",
+    "WrongTypeError",
     "as_vector",
     "blocks",
     "check_lengths",
     "check_penalty",
     "check_probabilities",
+    "check_range",
     "check_rate",
     "check_weights",
+    "check_whole",
     "first_row",
     "is_missing",
     "is_tensor",
@@ -166,6 +170,60 @@ def check_probabilities(values: Any, name: str) -> Floats:
     return array
 
 
+class WrongTypeError(TypeError, ValueError):
+    """A parameter of the wrong type: a TypeError, and a ValueError for those who check values."""
+
+
+def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
+    """Return a whole number of at least `least` and at most `most`. Default: no upper bound.
+
+    >>> check_whole(3, "trials")
+    3
+    >>> check_whole(0, "trials")
+    Traceback (most recent call last):
+    ValueError: trials must be a whole number of at least 1, but is 0
+    """
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    wrong = f"{name} must be a whole number {bounds}, but is {value!r}"
+    # For Python True is a whole number; as a parameter it is a slip.
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise WrongTypeError(wrong)
+    if int(value) < least or (most is not None and int(value) > most):
+        raise ValueError(wrong)
+    return int(value)
+
+
+def check_range(
+    value: Any,
+    name: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    below: float = math.inf,
+    most: float | None = None,
+) -> float:
+    """Return a finite number within the bounds that are given.
+
+    >>> check_range(0.5, "test_size", above=0, below=1)
+    0.5
+    >>> check_range(1, "test_size", above=0, below=1)
+    Traceback (most recent call last):
+    ValueError: test_size must be above 0 and below 1, but is 1
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise WrongTypeError(f"{name} must be a number, but is {value!r}")
+    number = float(value)
+    # NaN fails every comparison.
+    fits = -math.inf < number < below and (most is None or number <= most)
+    if not (fits and (least is None or number >= least) and (above is None or number > above)):
+        bounds = [f"at least {least:g}"] if least is not None else []
+        bounds += [f"above {above:g}"] if above is not None else []
+        bounds += [f"at most {most:g}"] if most is not None else []
+        bounds += [f"below {below:g}"] if below < math.inf else ["finite"] if most is None else []
+        raise ValueError(f"{name} must be {' and '.join(bounds)}, but is {value!r}")
+    return number
+
+
 def check_rate(value: Any, name: str) -> float:
     """Return a fraction in (0, 1]."""
     try:
@@ -179,8 +237,4 @@ def check_rate(value: Any, name: str) -> float:
 
 def check_penalty(value: Any, name: str) -> float:
     """Return a finite number of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not 0 <= float(value) < np.inf:
-        raise ValueError(f"{name} must be at least 0 and finite, got {value}")
-    return float(value)
+    return check_range(value, name, least=0)

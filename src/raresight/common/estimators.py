@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Number
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight
 
-from .checks import refuse_masked
+from .checks import check_weights
 from .labels import encode_known, read_targets
 from .tables import read_table
 
@@ -66,14 +66,11 @@ def errors_of(what: str) -> Iterator[None]:
 
 
 def read_weights(sample_weight: Any, table: Any) -> Array | None:
-    """One weight of at least 0 for each row of the table, or None."""
-    if sample_weight is None:
-        return None
-    refuse_masked(sample_weight, "sample_weight")
-    weights = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
-    if np.any(weights < 0):
-        raise ValueError("sample_weight must not be negative")
-    return weights
+    """Return one weight of at least 0 for each row of the table, or None; a number is that of every row."""
+    if isinstance(sample_weight, Number):
+        sample_weight = np.full(table.shape[0], sample_weight)
+    weights = check_weights(sample_weight, table.shape[0], of="X")
+    return None if weights is None else weights.astype(np.float64, copy=False)
 
 
 def read_labelled(

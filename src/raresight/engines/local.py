@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from ..common.atomic_files import is_running
+
 __all__ = ["Interrupts", "LocalEngine", "OneProcessWarning", "SharedArrays"]
 
 Task = TypeVar("Task")
@@ -204,18 +206,8 @@ class LocalEngine:
 def _remove_leftovers(folder: Path) -> None:
     """Remove the arrays of processes that were killed."""
     for left in folder.glob(f"{_FOLDER}*"):
-        if not _is_running(int(left.name.split("-")[1])):
+        if not is_running(int(left.name.split("-")[1])):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it belongs to somebody else
-        pass
-    return True
 
 
 class Interrupts:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import itertools
-import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from ..common.calibration import Calibrator
+from ..common.checks import check_range, check_weights, check_whole
 from ..common.labels import shares_of
 from ..linear.threads import by_blocks
 from ..losses import Loss, NonConvexLossWarning, parse
@@ -292,20 +292,11 @@ class Candidate:
 def _read_number(family: str, defaults: Mapping[str, Number], name: str, value: Any) -> Number:
     if name not in defaults:
         raise ValueError(f"{family} has no parameter {name!r} here; it has {', '.join(defaults)}")
-    whole = isinstance(defaults[name], int)
-    if isinstance(value, bool):  # for Python a whole number, here a slip
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, got {value!r}") from None
-    if not math.isfinite(number) or number < 0:
-        raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
-    if not whole:
+    number = check_range(value, name, least=0)
+    if not isinstance(defaults[name], int):
         return number
-    if number != int(number):
-        raise ValueError(f"{name} must be a whole number, got {value!r}")
-    return int(number)
+    # A search hands whole numbers over as floats.
+    return check_whole(int(number) if number == int(number) else value, name, least=0)
 
 
 # ---- a fitted candidate ------------------------------------------------------------------
@@ -536,12 +527,8 @@ def _read(X: NDArray[Any], y: Any, weights: Any) -> tuple[NDArray[np.int64], Flo
     codes = labels.astype(np.int64)
     if codes.min(initial=1) == codes.max(initial=0):
         raise ValueError(f"y holds one class only, {codes[0]}: a model needs rows of both")
-    if weights is None:
-        return codes, None
-    row_weights = np.asarray(weights, dtype=np.float64)
-    if row_weights.shape != codes.shape or not (np.isfinite(row_weights) & (row_weights >= 0)).all():
-        raise ValueError(f"weights must be {len(codes)} finite numbers of at least 0")
-    return codes, row_weights
+    row_weights = check_weights(weights, len(codes), of="X", name="weights")
+    return codes, None if row_weights is None else row_weights.astype(np.float64, copy=False)
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..common.atomic_files import replacing
+
 __all__ = ["COLOURS", "figure_class", "picture_path", "save"]
 
 # Okabe and Ito's colours, which people with any colour vision can distinguish; dashes distinguish the rest.
@@ -31,5 +33,8 @@ def picture_path(path: Path | str) -> Path:
 
 def save(figure: Any, target: Path) -> Path:
     """Write the figure; an SVG without the date, so that the same picture is the same file."""
-    figure.savefig(target, dpi=150, metadata={"Date": None} if target.suffix == ".svg" else None)
+    kind = target.suffix.lower()[1:]
+    with replacing(target) as aside:
+        # Its name has another ending, so the kind of file must be said.
+        figure.savefig(aside, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return target
