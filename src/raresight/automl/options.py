@@ -67,32 +67,34 @@ class Options:
     data: str = field(default=TABLE, metadata={"free": True})
     target: str = _option("Column with the two classes.")
     positive: str | None = _option("Value of the rare class. Default: 1, true, or the rarer one.", None)
-    fpr: float = _option("False-positive rate that alerts may cause.", 0.001, typed=float)
+    fpr: float = _option("False-positive rate allowed.", 0.001, typed=float)
     max_fpr: float = _option(
-        "False-positive rate where the partial AUC to choose by ends. Default: 0.01, or fpr if larger.",
+        "Largest false-positive rate of the partial AUC that chooses. Default: 0.01, or fpr if larger.",
         None,
         typed=float,
     )
-    time: str | None = _option("Column of time: train on the past, test on the latest rows.", None)
-    group: str | None = _option("Column of groups: no group is on both sides of a split.", None)
+    time: str | None = _option("Column of time: the latest rows are held out.", None)
+    group: str | None = _option("Column of groups: rows of a group stay on one side of each split.", None)
     drop: tuple[str, ...] = _option(
-        "Column not to learn from, such as one that gives the target away; several times.", (), typed=list
+        "Column not to learn from, such as one known only afterwards. May be repeated.", (), typed=list
     )
     families: tuple[str, ...] = _option(
-        "Of linear,lightgbm,xgboost and the nets deep,tabm,tabnet. Default: those installed, no nets.", None
+        "Families to search: linear,lightgbm,xgboost,deep,tabm,tabnet. Default: the first three.", None
     )
-    losses: tuple[str, ...] = _option("Losses such as 'tbl,focal(gamma=2)'. Default: seven of them.", None)
+    losses: tuple[str, ...] = _option(
+        "Losses to search, such as 'tbl,focal(gamma=2)'. Default: seven losses.", None
+    )
     trials: int | None = _option(
-        "Number of candidates. Default: 100, or 3 minutes; with a budget, no limit.",
+        "Most candidates. Default: 100 within 3 minutes, or no limit where a budget is given.",
         None,
         typed=int,
         free=True,
     )
     budget: float | None = _option("Time for the search, such as 90s or 5m.", None, free=True)
     test_size: float = _option("Share of rows held out.", 0.25, typed=float)
-    test: str | None = _option("File of test rows, instead of rows held out.", None, free=True)
-    seed: int = _option("Everything random follows from it.", 0, typed=int)
-    jobs: int = _option("Processes. Default: one per core.", None, typed=int, free=True)
+    test: str | None = _option("File of test rows, instead of held-out rows.", None, free=True)
+    seed: int = _option("Seed of everything random.", 0, typed=int)
+    jobs: int = _option("Number of processes. Default: one per core.", None, typed=int, free=True)
 
     def __post_init__(self) -> None:
         checked = _checked(self)

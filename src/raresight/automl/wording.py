@@ -21,9 +21,11 @@ __all__ = [
     "cost",
     "headline",
     "headline_parts",
+    "interval_words",
     "loss_verdict",
     "no_alert_note",
     "repeat_note",
+    "rows_with_positives",
     "search_note",
     "search_summary",
     "split_sentence",
@@ -45,7 +47,7 @@ def headline_parts(outcome: Outcome) -> tuple[str, str, str]:
         "The model catches ",
         f"{recall.estimate:.1%}",
         f" of the rows with {schema.target} = {schema.positive} "
-        f"({recall.level:.0%} interval {recall.low:.1%} to {recall.high:.1%}).",
+        f"({interval_words(recall.level, f'{recall.low:.1%}', f'{recall.high:.1%}')}).",
     )
 
 
@@ -73,6 +75,24 @@ def no_alert_note(held_out: HeldOutEvaluation) -> str:
     )
 
 
+def rows_with_positives(kind: str, rows: int, positives: int) -> str:
+    """Say how many rows of a kind there are and how many of them are positive.
+
+    >>> rows_with_positives("held-out", 1200, 1)
+    '1,200 held-out rows with 1 positive'
+    """
+    return f"{_counted(rows, f'{kind} row')} with {_counted(positives, 'positive')}"
+
+
+def interval_words(level: float, low: str, high: str) -> str:
+    """Write an interval, its ends as text.
+
+    >>> interval_words(0.95, "0.12", "0.34")
+    '95% interval 0.12 to 0.34'
+    """
+    return f"{level:.0%} interval {low} to {high}"
+
+
 def search_note(search: SearchSummary) -> str:
     """What ended the search before all candidates asked for, or nothing.
 
@@ -84,9 +104,9 @@ def search_note(search: SearchSummary) -> str:
     """
     if search.stopped_by == "trials":
         return ""
-    done = _candidates(search.done)
+    done = _counted(search.done, "candidate")
     if search.planned is not None:
-        done = f"{search.done:,} of {_candidates(search.planned)}"
+        done = f"{search.done:,} of {_counted(search.planned, 'candidate')}"
     if search.stopped_by == "interrupted":
         return f"The search was interrupted after {done}."
     return f"The time for the search ended after {done}."
@@ -104,7 +124,8 @@ def search_summary(search: SearchSummary) -> str:
         states.append((search.failed, "failed"))
     parts = ", ".join(f"{number:,} {what}" for number, what in states)
     seconds = f"{search.seconds:.1f}" if search.seconds < 100 else f"{search.seconds:,.0f}"
-    return f"{_candidates(search.done)} in {seconds} seconds: {parts}. {search_note(search)}".strip()
+    candidates = _counted(search.done, "candidate")
+    return f"{candidates} in {seconds} seconds: {parts}. {search_note(search)}".strip()
 
 
 def repeat_note(search: SearchSummary) -> str:
@@ -130,8 +151,8 @@ def split_sentence(options: Options) -> str:
     return f"The test rows are a random {share}, with the same share of positives."
 
 
-def _candidates(number: int) -> str:
-    return f"{number:,} candidate{'' if number == 1 else 's'}"
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -244,7 +265,7 @@ def _points(found: Comparison) -> str:
 
 
 def _span(found: Comparison) -> str:
-    return f"{found.level:.0%} interval {_signed(found.low)} to {_signed(found.high)}"
+    return interval_words(found.level, _signed(found.low), _signed(found.high))
 
 
 def _signed(share: float) -> str:

@@ -45,6 +45,8 @@ def model_lines(folder: str | Path) -> list[str]:
 
 
 def _pairs(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
+    from ..automl.wording import interval_words, rows_with_positives
+
     schema, known = model.schema, facts["facts"]
     lines = [
         ("model", model.describe()),
@@ -56,14 +58,13 @@ def _pairs(model: Model, facts: dict[str, Any]) -> list[tuple[str, str]]:
         slope, level = (known["calibration"][name] for name in ("slope", "level"))
         lines.append(("calibration", f"slope {slope:.4g}, level {level:+.4g}, by out-of-fold rows"))
     for name, found in known.get("metrics", {}).get("intervals", {}).items():
-        lines.append(
-            (name.replace("_", " "), f"{found['estimate']:.4f} ({found['low']:.4f} to {found['high']:.4f})")
-        )
+        interval = interval_words(found["level"], f"{found['low']:.4f}", f"{found['high']:.4f}")
+        lines.append((name.replace("_", " "), f"{found['estimate']:.4f} ({interval})"))
     data = known.get("data", {})
     if data:
-        trained = f"trained on {data['training_rows']:,} rows, {data['training_positives']:,} positive"
-        tested = f"tested on {data['test_rows']:,}, {data['test_positives']:,} positive"
-        lines.append(("data", f"{trained}; {tested}"))
+        trained = rows_with_positives("training", data["training_rows"], data["training_positives"])
+        tested = rows_with_positives("held-out", data["test_rows"], data["test_positives"])
+        lines.append(("data", f"{trained}, {tested}"))
     lines.append(("columns", _first([f"{column.name} ({column.kind})" for column in schema.columns], 40)))
     if schema.dropped:
         lines.append(("dropped", _first([f"{one.name} ({one.reason})" for one in schema.dropped], 10)))

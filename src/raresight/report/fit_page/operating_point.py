@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...automl.evaluation import Outcome, Threshold
-from ...automl.wording import cost, headline, headline_parts
+from ...automl.wording import cost, headline, headline_parts, rows_with_positives
 from ...model.families import FAMILIES, Candidate
 from ..fit_content import FitContent
 from . import html as w
@@ -43,8 +43,8 @@ def answer(content: FitContent) -> str:
     return f"""
 <section id="answer" aria-labelledby="answer-head">
 <h2 id="answer-head" class="lead">{_headline(outcome)}</h2>
-<p class="under">{w.sentence(cost(outcome))} Measured on {w.counted(found.rows, "held-out row")} with
-{w.counted(found.positives, "positive")}.{_pointer(outcome)}</p>
+<p class="under">{w.sentence(cost(outcome))} Measured on
+{rows_with_positives("held-out", found.rows, found.positives)}.{_pointer(outcome)}</p>
 {_notes(outcome)}
 <dl class="figures">
 {figures}
