@@ -1,4 +1,4 @@
-"""From a search to the outcome: choice, calibration, threshold, and the comparison on held-out rows.
+"""Conclude a search: choice, calibration, threshold, and the comparison on held-out rows.
 
 Three models are fitted to all training rows: the winner of the search; cross entropy with the defaults of the
 same family, which is what one would have had without a search; and the winner's twin, the same parameters
@@ -58,14 +58,14 @@ _THRESHOLD_FACTS = ("log_odds", "fpr_seen", "fpr_bound", "safe", "safe_recall")
 
 @dataclass(frozen=True)
 class Threshold:
-    """Where alarms begin, in log-odds, and what is known of the false alarms it lets pass.
+    """Threshold of an alert in log-odds, with its false-positive rate.
 
     Attributes:
-        log_odds: The lowest threshold that keeps the rate on the held-out rows.
-        fpr_seen: The rate there.
-        fpr_bound: An upper bound of the true rate, right 95 times of 100 (Clopper and Pearson).
-        safe: The threshold that keeps the rate on new rows with 95 % confidence; None with too few negatives.
-        safe_recall: The share of held-out positives above it.
+        log_odds: Lowest threshold that keeps the false-positive rate on the held-out rows.
+        fpr_seen: False-positive rate of the held-out rows at this threshold.
+        fpr_bound: Upper bound of the true rate at 95 % confidence (Clopper and Pearson).
+        safe: Threshold that keeps the rate on new rows at 95 % confidence; None with too few negatives.
+        safe_recall: Share of held-out positives at or above `safe`.
     """
 
     log_odds: float
@@ -82,16 +82,16 @@ class Threshold:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutEvaluation:
-    """Everything learned from the held-out rows.
+    """Scores, metrics, threshold and comparisons on the held-out rows.
 
     Attributes:
-        y: Their labels.
-        log_odds: Their calibrated log-odds by the winner.
-        naive: Their probabilities as one would read them off the winner's scores without its link.
+        y: Labels of the held-out rows.
+        log_odds: Calibrated log-odds by the winner.
+        naive: Sigmoid of the winner's scores, without the link of its loss.
         evaluation: Metrics with intervals.
-        threshold: Where alerts begin.
-        against_baseline: The winner less cross entropy with defaults; None where they are the same.
-        against_twin: The winner less cross entropy with its parameters; None where they are the same.
+        threshold: Threshold of an alert.
+        against_baseline: Winner minus cross entropy with defaults; None if the winner is that.
+        against_twin: Winner minus cross entropy with the winner's parameters; None if the winner is that.
     """
 
     y: NDArray[np.int8]
@@ -115,16 +115,16 @@ class HeldOutEvaluation:
 
 @dataclass(frozen=True)
 class SearchSummary:
-    """How far a search got and what ended it.
+    """Counts of a search's candidates by state, and the reason of its end.
 
     Attributes:
         complete: Candidates evaluated on every fold.
         pruned: Candidates stopped early.
         failed: Candidates whose fit failed.
-        planned: Candidates asked for; None where only time was to end the search.
-        seconds: How long it took.
-        stopped_by: What ended it.
-        reproducible: Whether the command alone fixes the result. A round cut short may have left gaps.
+        planned: Candidates asked for; None if time alone limits the search.
+        seconds: Duration of the search.
+        stopped_by: Reason of the end.
+        reproducible: Whether the command alone fixes the result. A round that ended early may leave gaps.
 
     >>> SearchSummary(9, 2, 1, 100, 41.0, "interrupted").done
     12
@@ -156,22 +156,22 @@ class InfluentialRow:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a fit found: the choice, its calibration and threshold, and the comparison with cross entropy.
+    """Outcome of a fit: model, leaderboard, evaluation on held-out rows, and how to repeat it.
 
     Attributes:
-        options: What was asked.
+        options: Options of the fit.
         model: The final model: columns, fitted family, threshold. `model.probability(table)` scores.
         leaderboard: The candidates, best first, with the paired interval against cross entropy.
-        search: How the search ended.
+        search: Summary of the search.
         held_out: Scores and metrics of the held-out rows, threshold, comparisons with cross entropy.
         losses: The best setting tried of each loss, best first.
-        profile: What was seen in the data, warnings included.
+        profile: Profile of the data with its warnings.
         influential: Rows with the largest influence: possible label errors.
-        no_influence: Why there are none, where there are none.
+        no_influence: Reason why `influential` is empty, or nothing.
         fingerprint: SHA-256 of the data.
-        versions: Of Python and the libraries.
-        made: When.
-        seconds: How long it took.
+        versions: Versions of Python and the libraries.
+        made: Date and time of the fit, in UTC.
+        seconds: Duration of the fit.
     """
 
     options: Options
@@ -204,18 +204,18 @@ class Outcome:
 
     @property
     def loss_sentence(self) -> str:
-        """The same in a sentence."""
+        """The verdict on the loss as a sentence."""
         return wording.loss_verdict(self.winner, self.held_out).sentence
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know beside the figures, such as a search cut short."""
+        """Notes beside the figures, such as that the search was interrupted."""
         notes = (wording.search_note(self.search), wording.no_alert_note(self.held_out))
         return tuple(note for note in notes if note)
 
     @property
     def command(self) -> str:
-        """The command line that does the same."""
+        """The command line that repeats the fit."""
         return _as_done(self.options, self.search).command()
 
     @property
@@ -224,7 +224,7 @@ class Outcome:
         return "table" if self.options.data == TABLE else Path(self.options.data).name
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as plain values, ready for JSON; a number that is none becomes None."""
+        """Return the outcome as plain values for JSON. NaN and infinity become None."""
         result: dict[str, Any] = plain(
             {
                 "model": self.winner.to_dict() | {"text": self.model.describe()},
@@ -251,7 +251,7 @@ class Outcome:
         return result
 
     def leaderboard_csv(self) -> str:
-        """The candidates as a table."""
+        """Return the leaderboard as text in CSV format."""
         text = io.StringIO()
         names = ["rank", "family", "loss", "parameters", "partial_auc", "recall", "state", "seconds"]
         names += ["difference", "low", "high"]
@@ -298,17 +298,17 @@ def conclude(
     seconds: Callable[[], float],
     tell: Callable[[str], None],
 ) -> Result:
-    """Go from the end of the search to the outcome.
+    """Fit the final models, calibrate, set the threshold, and evaluate on the held-out rows.
 
     Args:
         kind: Class of the outcome.
         rows: Training rows and held-out rows.
-        task: What the search was of.
-        found: Its result.
-        options: What was asked.
-        engine: Where the final models are fitted.
-        seconds: How long the run has taken.
-        tell: Called with each stage, in words.
+        task: Rows, folds and aim of the search.
+        found: Result of the search.
+        options: Options of the fit.
+        engine: Engine that fits the final models.
+        seconds: Function that returns the seconds since the fit began.
+        tell: Function called with the name of each stage.
     """
     winner = found.best.candidate
     baseline = baseline_of(found, winner.family)
@@ -316,6 +316,7 @@ def conclude(
     wanted = [winner, baseline.candidate, twin_of(winner)]
     fitted = fit_all(wanted, rows, options.seed, engine)
     out_of_fold = found.out_of_fold(found.best.number)
+    # From the rows of cross-validation, not from the held-out rows: those evaluate the calibration, too.
     calibration = calibration_by(out_of_fold, task)
     fitted[winner] = fitted[winner].calibrated(calibration)
     tell("Evaluating on the held-out rows")
@@ -374,7 +375,7 @@ def conclude(
 
 
 def summary_of(found: SearchResult, planned: int | None) -> SearchSummary:
-    """How the search ended."""
+    """Count the trials of a search by state."""
     states = [trial.state for trial in found.trials]
     return SearchSummary(
         complete=states.count("complete"),
@@ -388,13 +389,13 @@ def summary_of(found: SearchResult, planned: int | None) -> SearchSummary:
 
 
 def _as_done(options: Options, search: SearchSummary) -> Options:
-    """The options that ask for what was done: so many trials, whatever the time."""
+    """Return options that repeat what ran: as many trials, without a time limit."""
     trials = options.trials if search.stopped_by == "trials" else search.done
     return replace(options, trials=trials, budget=None)
 
 
 def _tried_losses(found: SearchResult) -> list[str]:
-    """The best setting tried of each loss, best first."""
+    """Return the best setting tried of each loss, best first."""
     best: dict[str, tuple[float, str]] = {}
     for trial in found.trials:
         if trial.partial_auc is not None:
@@ -408,7 +409,11 @@ def _tried_losses(found: SearchResult) -> list[str]:
 
 
 def baseline_of(found: SearchResult, family: str) -> Trial:
-    """The trial of cross entropy with defaults in a family."""
+    """Return the trial of cross entropy with the defaults of a family.
+
+    It is always there: planned trials are never pruned, and the first round ignores the time limit. Without
+    it there would be nothing to compare the winner with.
+    """
     for trial in found.trials:
         candidate = trial.candidate
         if (candidate.family, candidate.loss, trial.origin) == (family, CROSS_ENTROPY, "default"):
@@ -417,12 +422,13 @@ def baseline_of(found: SearchResult, family: str) -> Trial:
 
 
 def leaderboard(found: SearchResult, task: SearchTask, baseline: int) -> tuple[Trial, ...]:
-    """The trials with the best first: complete, then pruned, then failed ones.
+    """Sort the trials: complete ones with the best first, then pruned, then failed ones.
 
     The best 20 and every loss with its defaults are compared with the baseline, a trial's number.
     """
     ordered = sorted(found.trials, key=_place)
     complete = [trial.number for trial in ordered if trial.state == "complete"]
+    # Each comparison sorts all rows twice, so not every trial of a long search gets one.
     compared = {*complete[:COMPARED]} | {
         trial.number for trial in ordered if trial.origin == "default" and trial.state == "complete"
     }
@@ -469,14 +475,15 @@ def _against(found: SearchResult, task: SearchTask, number: int, baseline: int) 
 
 
 def twin_of(winner: Candidate) -> Candidate:
-    """The winner's family and parameters under cross entropy."""
+    """Return the winner's family and parameters under cross entropy."""
     return Candidate(winner.family, CROSS_ENTROPY, winner.parameters)
 
 
 def fit_all(
     candidates: Sequence[Candidate], rows: Data, seed: int, engine: LocalEngine
 ) -> dict[Candidate, Fitted]:
-    """Each of the candidates fitted to all training rows, one thread each, so that the result is the same."""
+    """Fit each candidate to all training rows."""
+    # The winner, the baseline and the twin may be the same candidate.
     distinct = list(dict.fromkeys(candidates))
     with engine.share({"X": rows.X, "y": rows.y}) as shared:
         fitted = [one for _, one in engine.run(partial(_fit_one, rows.schema, seed), distinct, shared)]
@@ -486,13 +493,14 @@ def fit_all(
 
 def _fit_one(schema: Schema, seed: int, arrays: Mapping[str, NDArray[Any]], candidate: Candidate) -> Fitted:
     categorical, n_categories = schema.categorical, schema.n_categories
+    # One thread for each: with more, sums run in another order and the last digits change.
     return fit_candidates(
         [candidate], arrays["X"], arrays["y"], categorical, n_categories, seed=seed, threads=1
     )[0]
 
 
 def calibration_by(out_of_fold: NDArray[Any], task: SearchTask) -> Calibrator:
-    """Slope and level of the log-odds of validation rows, NaN where a row was never validated on."""
+    """Fit slope and level to out-of-fold log-odds, NaN for rows that no fold validated on."""
     is_known = ~np.isnan(out_of_fold)
     weights = None if task.weights is None else task.weights[is_known]
     log_posterior = two_columns(out_of_fold[is_known].astype(np.float64))
@@ -525,25 +533,29 @@ def evaluate_held_out(
 
 
 def find_threshold(y: NDArray[Any], log_odds: NDArray[np.float64], fpr: float) -> Threshold:
-    """The threshold for a false-positive rate and what the rows say about it."""
+    """Find the lowest threshold that keeps a false-positive rate on the rows, and bound its true rate."""
     from scipy.stats import beta
 
     threshold = threshold_at_fpr(y, log_odds, fpr)
     negatives = int(np.sum(y == 0))
-    false_alarms = int(np.sum((log_odds >= threshold) & (y == 0)))
-    bound = float(beta.ppf(CONFIDENCE, false_alarms + 1, negatives - false_alarms))
+    false_alerts = int(np.sum((log_odds >= threshold) & (y == 0)))
+    # The threshold is chosen on these very rows, so its rate there is too low on average. Hence the bound,
+    # and `safe`, which keeps the rate on new rows.
+    bound = float(beta.ppf(CONFIDENCE, false_alerts + 1, negatives - false_alerts))
     try:
         safe = threshold_at_fpr(y, log_odds, fpr, confidence=CONFIDENCE)
     except NoThresholdError:
         safe, safe_recall = None, None
     else:
         safe_recall = float(np.mean(log_odds[y == 1] >= safe))
-    return Threshold(threshold, false_alarms / negatives, bound, safe, safe_recall)
+    return Threshold(threshold, false_alerts / negatives, bound, safe, safe_recall)
 
 
 def policies_of(threshold: Threshold, fpr: float) -> dict[str, Policy]:
-    """The policies of a new model: the false-positive rate asked for on the held-out rows and, where there
-    are enough of them, on new rows.
+    """Make the policies of a new model.
+
+    "default" keeps the false-positive rate on the held-out rows. "safe" keeps it on new rows; it needs
+    enough negatives.
     """
     policies = {DEFAULT_POLICY: Policy("fpr", threshold.log_odds, {"fpr": fpr})}
     if threshold.safe is not None:
@@ -554,7 +566,9 @@ def policies_of(threshold: Threshold, fpr: float) -> dict[str, Policy]:
 def influential_rows(
     rows: Data, task: SearchTask, loss: str, out_of_fold: NDArray[np.floating]
 ) -> tuple[tuple[InfluentialRow, ...], str]:
-    """Training rows with the largest influence, the first to check for a wrong label; and why there are none.
+    """Return the training rows with the largest influence, and the reason if there are none.
+
+    They are the first to check for a wrong label.
 
     Trees have no influence function. So a linear model under the winner's loss stands in for every family: a
     row that contradicts its neighbours enough to move a linear fit is worth a look, whatever the final model

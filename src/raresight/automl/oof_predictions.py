@@ -1,4 +1,4 @@
-"""Validation log-odds on disk: one file a trial and fold while it runs, one file a trial in the end."""
+"""Validation log-odds on disk: one file per fold while a trial runs, one per trial in the end."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ Floats32 = NDArray[np.float32]
 
 
 def score_folder(folder: Path) -> Path:
-    """Where the scores of a search are kept."""
+    """Return the folder of a search's scores."""
     return folder / "scores"
 
 
 def part_path(folder: Path, number: int, fold: int) -> Path:
-    """The file of one fold of a trial."""
+    """Return the file of one fold of a trial."""
     return score_folder(folder) / f"{number}-{fold}.npy"
 
 
 def write_array(path: Path, values: NDArray[Any]) -> None:
-    """Write an array as a whole or not at all."""
+    """Write an array; after a kill the file is whole or absent."""
     # To an open file: given a path, NumPy adds an ending of its own.
     with replacing(path) as aside, aside.open("wb") as file:
         np.save(file, values, allow_pickle=False)
 
 
 def join_parts(folder: Path, number: int, rows: int, tests: Sequence[NDArray[np.intp]]) -> None:
-    """Put the folds of a trial together in one file."""
+    """Join the folds of a trial in one file."""
+    # Rows in no validation fold, such as the earliest ones of a split by time, stay NaN.
     whole = np.full(rows, np.nan, dtype=np.float32)
     for fold, test in enumerate(tests):
         whole[test] = np.load(part_path(folder, number, fold), allow_pickle=False)
@@ -48,6 +49,6 @@ def remove_parts(folder: Path, number: int) -> None:
 
 
 def read_scores(folder: Path, number: int) -> Floats32:
-    """The log-odds of a complete trial."""
+    """Read the log-odds of a complete trial."""
     values: Floats32 = np.load(score_folder(folder) / f"{number}.npy", allow_pickle=False)
     return values

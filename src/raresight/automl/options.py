@@ -1,8 +1,13 @@
-"""What a fit is asked to do: one record for the command, `raresight.fit`, the journal and the report.
+"""Options of a fit: one record for the command line, `raresight.fit`, the journal and the report.
 
-An option is a field of `Options`. The command line, the Python signature, the comparison with an earlier run
-in the same folder and the command that repeats a run are all read from the fields, so that a new option
-touches this file and the one that uses it.
+An option is a field of `Options`, and all of these are read from the fields:
+
+* the command line and the Python signature;
+* the comparison with an earlier run in the same folder;
+* the command that repeats a run.
+
+So a new option touches this file and the one that uses it. An option that steers the fits on folds is used in
+`Aim` (`automl/fold_evaluation.py`).
 """
 
 from __future__ import annotations
@@ -43,19 +48,19 @@ def _option(help: str, default: Any = MISSING, *, typed: Any = str, free: bool =
     """A field of `Options`.
 
     Args:
-        help: What it is, for the command line and the Python docstring: at most 100 characters.
-        default: Its default; without one it must be given.
-        typed: The type as it is typed on the command line; a list is given several times.
-        free: It may differ when a run is continued.
+        help: Description for the command line and the Python docstring: at most 100 characters.
+        default: Default value. An option without one is required.
+        typed: Type on the command line. The flag of a list may be repeated.
+        free: Whether the option may change when a run is continued.
     """
     return field(default=default, metadata={"help": help, "typed": typed, "free": free})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a fit is asked to do, checked before anything is read.
+    """Options of a fit, checked before anything is read.
 
-    Values are kept as they are used: `families` and `losses` as tuples of names, `budget` in seconds.
+    Values are normalised: `families` and `losses` are tuples of names, `budget` is in seconds.
 
     Raises:
         ValueError: If a value is not possible; the message names the option.
@@ -109,13 +114,13 @@ class Options:
         return Space(self.families, self.losses)
 
     def of(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """Those options that a function takes by their names: a new one need not be handed through."""
+        """Return the options that a function takes as keywords, so that no caller lists them."""
         taken = inspect.signature(function).parameters.values()
         names = {one.name for one in taken if one.kind is inspect.Parameter.KEYWORD_ONLY}
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name in names}
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same when a run is continued, as JSON values."""
+        """Return the options that must not change when a run is continued, as JSON values."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
@@ -123,7 +128,7 @@ class Options:
         }
 
     def command(self) -> str:
-        """The command line that asks for the same; `TABLE` stands for a table in memory."""
+        """Return the command line with these options; a table in memory is called `TABLE`."""
         parts = ["raresight", "fit", self.data]
         for one in Options.typed():
             value = getattr(self, one.name)
@@ -140,7 +145,7 @@ class Options:
 
     @staticmethod
     def typed() -> list[Field[Any]]:
-        """The fields that are options of the command line, in its order."""
+        """Return the fields that are options of the command line, in its order."""
         return [one for one in fields(Options) if "help" in one.metadata]
 
 
@@ -151,7 +156,7 @@ def _written(name: str, value: Any) -> str:
 
 
 def check_names(given: Iterable[str]) -> None:
-    """Refuse an option that does not exist, with the one that was probably meant."""
+    """Refuse an unknown option and suggest the nearest name."""
     known = [one.name for one in Options.typed()]
     for name in given:
         if name not in known:
@@ -163,7 +168,7 @@ def check_names(given: Iterable[str]) -> None:
 
 
 def _checked(options: Options) -> dict[str, Any]:
-    """The values as they are kept."""
+    """Check the values and return them normalised."""
     # Here, because the command line reads this file for its help, where NumPy would be a tenth of a second.
     from ..common.checks import check_range, check_whole
 
@@ -193,7 +198,7 @@ def _checked(options: Options) -> dict[str, Any]:
 
 
 def _dropped(options: Options) -> tuple[str, ...]:
-    """The columns to leave out, after a check of those that the split needs."""
+    """Return the columns to drop; refuse those that the split needs."""
     target, time, group = options.target, options.time, options.group
     drop: Any = options.drop
     if time is not None and group is not None:
@@ -221,7 +226,7 @@ def _space(families: Any, losses: Any) -> dict[str, tuple[str, ...]]:
 
 
 def read_duration(text: Any) -> float:
-    """Seconds from "90s", "5m", "1h30m" or a number of seconds.
+    """Return the seconds of a duration such as "90s", "5m" or "1h30m", or of a number.
 
     >>> read_duration("1h30m")
     5400.0
@@ -245,6 +250,6 @@ def _cores() -> int:
 
 
 def default_folder(source: Any) -> Path:
-    """Where the results of a file go by default: those of `payments.csv` to `payments-fit`."""
+    """Return the default folder of a file's results: `payments-fit` for `payments.csv`."""
     name = Path(str(source)).name.split(".")[0] if isinstance(source, (str, os.PathLike)) else ""
     return Path(f"{name or 'raresight'}-fit")

@@ -44,7 +44,7 @@ class SearchTask:
         X: Coded matrix of `Schema.matrix`; NaN is missing, categories are codes.
         y: Labels 0 and 1.
         categorical: Positions of the columns that hold codes.
-        n_categories: How many codes each of them has.
+        n_categories: Number of codes of each of them.
         folds: Rows to train on and to validate on, for each fold.
         weights: Weights of the rows, for fits and for figures, or None.
         aim: The options that steer its fits.
@@ -93,7 +93,7 @@ class SearchTask:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a search ends: after so many trials or seconds, whichever comes first.
+    """Limits of a search: a number of trials, seconds, or both. The first one reached ends it.
 
     >>> Limits(trials=40)
     Limits(trials=40, seconds=None)
@@ -113,7 +113,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class FoldResult:
-    """What came out for one candidate on one fold: two figures, or the message of its failure."""
+    """Result of a candidate on a fold: partial AUC and recall, or the message of a failure."""
 
     partial_auc: float
     recall: float
@@ -124,13 +124,13 @@ class FoldResult:
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate and what became of it: the one record of a trial, from its proposal to the report.
+    """A candidate with its results: the one record of a trial, from proposal to report.
 
     Attributes:
         number: Position in the search.
-        candidate: What is tried.
+        candidate: Family, loss and parameters.
         origin: "default" (planned), "map" (planned, of the grid of a loss) or "search".
-        values: The same as parameters of the search, from which the sampler learns.
+        values: The candidate as parameters of the search, from which the sampler learns.
         folds: Results by fold, in the order of the folds.
         state: "running", "complete" on all folds, "pruned" after some, or "failed".
         comparison: The partial AUC of the pooled out-of-fold log-odds less that of cross entropy with
@@ -176,16 +176,16 @@ class Trial:
 
     @property
     def message(self) -> str:
-        """Why it failed, in one line."""
+        """Message of its failure, in one line; empty without one."""
         return next((result.message for result in self.folds.values() if result.message), "")
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its fits warned of."""
+        """Distinct warnings of its fits."""
         return tuple(dict.fromkeys(text for result in self.folds.values() for text in result.warnings))
 
     def with_fold(self, fold: int, result: FoldResult) -> Trial:
-        """The trial with the result of one more fold."""
+        """Return the trial with the result of one more fold."""
         return replace(self, folds=dict(sorted({**self.folds, fold: result}.items())))
 
 
@@ -195,15 +195,15 @@ def _mean(values: tuple[float, ...]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """Where a search stands.
+    """Progress of a search.
 
     Attributes:
-        trials: The finished ones.
-        total: How many it will be, or None where only time limits them.
-        best: The best of them, or None.
+        trials: Finished trials.
+        total: Number of trials at the end, or None if time alone limits them.
+        best: The best finished trial, or None.
         running: Candidates that are being fitted or are next.
         seconds: Time spent, that of interrupted runs included.
-        seconds_left: An estimate, or None while there is nothing to go by.
+        seconds_left: Estimate of the time left, or None before the first result.
     """
 
     trials: tuple[Trial, ...]
@@ -221,14 +221,14 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """The outcome of a search.
+    """Result of a search.
 
     Attributes:
         trials: The finished trials, in the order of their numbers.
         best: The complete trial with the largest partial AUC; then recall; then the lower number.
-        stopped_by: What ended the search.
+        stopped_by: Reason of the end.
         seconds: Time spent, that of interrupted runs included.
-        folder: Where the search is kept.
+        folder: Folder of the search.
     """
 
     trials: tuple[Trial, ...]
@@ -238,14 +238,14 @@ class SearchResult:
     folder: Path
 
     def out_of_fold(self, number: int) -> NDArray[np.float32]:
-        """Calibrated log-odds of the validation rows of a complete trial, NaN for rows never validated."""
+        """Read the log-odds of a complete trial's validation rows, NaN for rows of no fold."""
         if not any(trial.number == number and trial.state == "complete" for trial in self.trials):
             raise ValueError(f"trial {number} is not complete, so it has no log-odds of every fold")
         return read_scores(self.folder, number)
 
 
 def best_of(trials: Sequence[Trial]) -> Trial | None:
-    """The best complete trial, if there is one."""
+    """Return the best complete trial, if there is one."""
     complete = [trial for trial in trials if trial.state == "complete"]
     return max(complete, key=_merit, default=None)
 
@@ -253,4 +253,5 @@ def best_of(trials: Sequence[Trial]) -> Trial | None:
 def _merit(trial: Trial) -> tuple[float, float, int]:
     assert trial.partial_auc is not None
     assert trial.recall is not None
+    # Ties happen with few positives. The lower number decides last: a repeated run must choose the same.
     return trial.partial_auc, trial.recall, -trial.number

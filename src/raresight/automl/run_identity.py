@@ -1,7 +1,7 @@
-"""What a run is of, so that its folder is not continued with something else and nothing is overwritten.
+"""Identify runs, so that a folder is continued only with the same data and options.
 
 run.json       options, fingerprint of the data
-search/        search.json (what the search is of), the journal, out-of-fold predictions
+search/        search.json (identity of the search), the journal, out-of-fold predictions
 model/         the chosen model (see `raresight.model`)
 report.html, leaderboard.csv, evaluation.json
 """
@@ -55,13 +55,13 @@ def check_place(folder: Path) -> None:
 
 
 def open_run(folder: Path, options: Options, fingerprint: str, *, resume: bool) -> None:
-    """Begin a run in the folder, or continue the one that is there.
+    """Begin a run in the folder, or continue the run in it.
 
     Args:
-        folder: Of the run.
-        options: What is asked.
-        fingerprint: Of the data.
-        resume: Whether a run may be there.
+        folder: Folder of the run.
+        options: Options of the fit.
+        fingerprint: SHA-256 of the data.
+        resume: Whether the folder may hold a run.
 
     Raises:
         ValueError: If the folder holds a run and `resume` is false, or a run of something else.
@@ -108,8 +108,12 @@ def _short(value: Any) -> str:
 
 
 def identity(task: SearchTask, space: Space) -> dict[str, Any]:
-    """Everything that the outcome of a search depends on, except its limits."""
+    """Return all that the result of a search depends on, except its limits, as JSON values.
+
+    The aim gives each of its fields, so that a new option is compared without being listed here.
+    """
     versions = versions_of(["optuna", *packages_of(space.families)])
+    # Fits come from these libraries; the version of Python does not change them.
     del versions["python"]
     return {
         "format": _SEARCH_FORMAT,
@@ -124,7 +128,7 @@ def identity(task: SearchTask, space: Space) -> dict[str, Any]:
 
 
 def check_identity(folder: Path, ours: dict[str, Any]) -> None:
-    """Write what the search is of, or compare with what is written there."""
+    """Write the identity of the search, or compare it with the one in the folder."""
     path = folder / "search.json"
     if not path.exists():
         if (folder / JOURNAL_FILE).exists():

@@ -1,8 +1,8 @@
-"""Where Optuna decides: what to try next, and what to give up.
+"""Ask Optuna what to try next and what to prune.
 
-A round is proposed as a whole before any of it is evaluated, from the trials of earlier rounds, with a
-sampler seeded by the search's seed and the trial's number. So what is proposed depends neither on the number
-of jobs nor on interruptions. Optuna works in memory; what it proposes is kept in our journal.
+A whole round is proposed before any of it is evaluated, from the trials of earlier rounds. The sampler is
+seeded by the search's seed and the trial's number. So proposals depend neither on the number of jobs nor on
+interruptions. Optuna works in memory; its proposals are kept in our journal.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-__all__ = ["gives_up", "need_optuna", "propose", "quiet_optuna", "study_of"]
+__all__ = ["need_optuna", "propose", "quiet_optuna", "should_prune", "study_of"]
 
 # Random candidates before the sampler trusts its own picture: planned ones all have the family's defaults.
 RANDOM_TRIALS = 8
-# After the first fold a candidate continues unless it is in the last quarter, later unless in the last half.
+# After the first fold a candidate is pruned in the last quarter, later in the last half. One fold has few
+# positives, so its value is noisy: there only the clearly worse ones go.
 _KEPT_FIRST, _KEPT_LATER = 75.0, 50.0
-_LEAST_TO_COMPARE = 8
+_LEAST_TO_COMPARE = 8  # complete trials before anything is pruned: fewer make no percentile
 
 
 def need_optuna() -> None:
@@ -42,7 +43,7 @@ def need_optuna() -> None:
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Without Optuna's log lines, and without its warning that grouped sampling is experimental."""
+    """Silence Optuna's log lines and its warning that grouped sampling is experimental."""
     import optuna
     from optuna.exceptions import ExperimentalWarning
 
@@ -57,7 +58,7 @@ def quiet_optuna() -> Iterator[None]:
 
 
 def study_of(trials: Sequence[Trial], space: Space) -> Study:
-    """A study in memory of finished trials."""
+    """Make a study in memory of finished trials."""
     import optuna
 
     study = optuna.create_study(direction="maximize")
@@ -73,9 +74,10 @@ def propose(
     n_planned: int,
     seed: int,
 ) -> list[Trial]:
-    """The trials of a round. They are added as running ones to `earlier`, the study of those before."""
+    """Propose the trials of a round. They are added as running ones to `earlier`, the study before it."""
     found = []
     for number in numbers:
+        # A sampler of its own for each number: a resumed search has no random state to restore.
         earlier.sampler = _sampler(seed, number, n_planned + RANDOM_TRIALS)
         candidate = suggest(earlier.ask(), space, class_counts)
         values = earlier.get_trials(deepcopy=False)[number].params
@@ -83,8 +85,11 @@ def propose(
     return found
 
 
-def gives_up(earlier: Study, trial: Trial, space: Space) -> bool:
-    """Whether to prune a trial after its folds so far, by the complete trials of earlier rounds."""
+def should_prune(earlier: Study, trial: Trial, space: Space) -> bool:
+    """Return whether to prune a trial after its folds so far, by the trials of earlier rounds.
+
+    Trials of the same round do not count: which of them has ended depends on the number of jobs.
+    """
     return _pruner(len(trial.folds)).prune(earlier, _frozen(trial, space))
 
 
@@ -96,9 +101,10 @@ def _pruner(folds: int) -> BasePruner:
 
 
 def _sampler(seed: int, number: int, startup: int) -> BaseSampler:
-    """Grouped TPE: the parameters of a loss or family are drawn together, from trials that have them.
+    """Make a sampler (grouped TPE): parameters of a loss or family are drawn together.
 
-    Trials of the round that are asked for already count as bad ones, which keeps the round apart.
+    It learns them from trials that have them. Proposed trials of the same round count as bad ones
+    (`constant_liar`), which keeps the candidates of a round apart.
     """
     from optuna.samplers import TPESampler
 
@@ -107,7 +113,7 @@ def _sampler(seed: int, number: int, startup: int) -> BaseSampler:
 
 
 def _frozen(trial: Trial, space: Space) -> FrozenTrial:
-    """A trial as Optuna holds it; the mean of its folds so far are the intermediate values."""
+    """Convert a trial for Optuna; intermediate values are the means of its first folds."""
     from optuna.trial import TrialState, create_trial
 
     states = {

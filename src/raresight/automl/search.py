@@ -1,9 +1,9 @@
-"""The search: rounds of candidates, evaluated fold by fold, in a folder that survives any kill.
+"""Search in rounds of candidates, evaluated fold by fold, in a folder that survives any kill.
 
-Optuna chooses candidates and gives up hopeless ones, an engine runs the fits, the journal keeps every result
-as it comes. A round holds `ROUND` candidates whatever the number of jobs: its candidates are proposed
-together, from the rounds before, and compared with those only. So the outcome for a seed and a number of
-trials is the same on one core and on many, and after any number of interruptions.
+Optuna proposes candidates and prunes hopeless ones, an engine runs the fits, and the journal keeps every
+result at once. A round holds `ROUND` candidates whatever the number of jobs. They are proposed together from
+the rounds before, and compared with those only. So the outcome for a seed and a number of trials is the same
+on one core and on many, and after any number of interruptions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .fold_evaluation import FoldEvaluator, FoldStep, arrays_of
 from .oof_predictions import join_parts, part_path, remove_parts, score_folder
 from .records import FoldResult, Limits, Progress, SearchResult, SearchTask, StoppedBy, Trial, best_of
 from .run_identity import check_identity, identity
-from .sampling import gives_up, need_optuna, propose, quiet_optuna, study_of
+from .sampling import need_optuna, propose, quiet_optuna, should_prune, study_of
 from .space import CROSS_ENTROPY, Space, planned_trials
 from .trial_journal import TrialJournal
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "Progress", "SearchResult", "SearchTask", "Trial", "search"]
 
+# A smaller round would leave cores idle, a larger one would learn later from its results. The number is
+# fixed: if it followed the number of cores, so would the outcome.
 ROUND = 8
 
 Listener = Callable[[Progress], None]
@@ -48,15 +50,15 @@ def search(
     """Search for the candidate with the largest cross-validated partial AUC.
 
     Called again with the same folder, it continues where it was stopped or killed; `limits` may then be
-    larger. Ctrl-C ends it with what it has found, a second Ctrl-C kills it.
+    larger. Ctrl-C ends it with the best candidate so far, a second Ctrl-C kills it.
 
     Args:
-        task: Data, folds and aim.
-        space: What to choose from (`make_space`).
-        limits: Trials or seconds. Cross entropy with defaults is evaluated whatever the seconds say.
-        folder: Where the search is kept: `trials.jsonl`, `search.json`, `scores/`.
-        engine: Where fits run. Default: in this process.
-        listener: Called with a `Progress` after every result.
+        task: Rows, folds and aim.
+        space: Families and losses to choose from (`make_space`).
+        limits: Trials or seconds. Cross entropy with defaults is always evaluated.
+        folder: Folder of the search: `trials.jsonl`, `search.json`, `scores/`.
+        engine: Engine that runs the fits. Default: this process.
+        listener: Function called with a `Progress` after every result.
 
     Returns:
         The trials and the best of them.
@@ -96,7 +98,7 @@ def search(
 
 
 def _tidy(folder: Path, journal: TrialJournal) -> None:
-    """Remove what a killed process left half done."""
+    """Remove files that a killed process left unfinished."""
     scores = score_folder(folder)
     scores.mkdir(exist_ok=True)
     for path in scores.glob(".*"):
@@ -120,10 +122,12 @@ class Round:
 
 
 def rounds(planned: Sequence[Trial], n_folds: int) -> Iterator[Round]:
-    """All rounds: cross entropy, the other losses, the grids of losses in one pass, then the search's."""
+    """Yield all rounds: cross entropy, the other losses, the grids of losses, then the search's."""
     at_once = (tuple(range(n_folds)),)
     baselines = sum(trial.candidate.loss == CROSS_ENTROPY for trial in planned)
     defaults = sum(trial.origin == "default" for trial in planned)
+    # Cross entropy has a round of its own, the first one, which no time limit ends. A grid is one round
+    # whatever its size: its linear candidates share their passes over the rows.
     ends = [baselines, *range(baselines + ROUND, defaults, ROUND), defaults, len(planned)]
     start = 0
     for stop in ends:
@@ -153,7 +157,7 @@ class _Fits:
         self._run = partial(engine.run, evaluator, shared=shared, interrupts=interrupts)
 
     def of(self, steps: Sequence[FoldStep]) -> Iterator[tuple[FoldStep, list[FoldResult]]]:
-        """The results of the steps as they come; KeyboardInterrupt after a Ctrl-C."""
+        """Yield the results of steps when they are ready; KeyboardInterrupt after a Ctrl-C."""
         for index, results in self._run(tasks=steps):
             yield steps[index], results
 
@@ -204,7 +208,7 @@ class _SearchRun:
         raise AssertionError("rounds never end")
 
     def found(self, stopped_by: StoppedBy) -> SearchResult:
-        """The outcome; KeyboardInterrupt or RuntimeError where there is none."""
+        """Return the result; KeyboardInterrupt or RuntimeError if no trial is complete."""
         trials = self._trials()
         best = best_of(trials)
         if best is None and stopped_by == "interrupted":
@@ -223,7 +227,7 @@ class _SearchRun:
         return number if self._limits.trials is None else min(number, self._limits.trials)
 
     def _evaluate(self, turn: Round) -> bool:
-        """Ask for a round and evaluate it; False where the time did not suffice for all of it."""
+        """Propose a round and evaluate it; return False if time ran out before its end."""
         earlier = study_of(self._journal.trials[: turn.start], self._space)
         if len(self._journal.trials) == turn.start:
             self._journal.propose(self._proposed(turn, earlier))
@@ -239,6 +243,7 @@ class _SearchRun:
                     self._journal.record(number, step.fold, result, self._clock.seconds)
                     self._rates.note(candidate, result.seconds)
                 waiting.remove(step)
+                # At once, and not at the end of the stage, so that a kill costs one step at most.
                 self._settle(step.numbers, earlier, stage)
                 self._tell(waiting)
             self._settle(range(turn.start, turn.stop), earlier, stage)
@@ -246,18 +251,18 @@ class _SearchRun:
         return in_time
 
     def _proposed(self, turn: Round, earlier: Study) -> list[Trial]:
-        """The trials of a round: the planned ones, then those of the sampler."""
+        """Return the trials of a round: planned ones, or after them those of the sampler."""
         planned = self._planned[turn.start : turn.stop]
         numbers = range(turn.start, turn.stop)
         counts, seed = self._task.class_counts, self._task.aim.seed
         return planned or propose(earlier, self._space, counts, numbers, len(self._planned), seed)
 
     def _steps(self, turn: Round, stage: tuple[int, ...]) -> list[FoldStep]:
-        """What a stage has still to do.
+        """Return the steps of a stage that are still to do.
 
-        Candidates of a round whose family shares passes over the rows are fitted together. Fits found
-        together may differ in the last digits from fits found alone, so they stay together, whichever of
-        them have ended or are beyond the limit.
+        Candidates of a round are fitted together if their family shares passes over the rows. Fits
+        found together may differ in the last digits from fits found alone. So a group stays whole, even
+        if some of its trials have ended or are beyond the limit.
         """
         members = [trial for trial in self._journal.trials[turn.start : turn.stop] if _reaches(trial, stage)]
         within = self._within_limit(turn.stop)
@@ -288,9 +293,11 @@ class _SearchRun:
     def _in_time(
         self, steps: list[FoldStep], turn: Round, folds_left: int, folds_here: int
     ) -> list[FoldStep]:
-        """The steps of those candidates, in order, whose remaining folds fit into the time left."""
+        """Return the steps of the first candidates whose remaining folds fit into the time left."""
         if self._limits.seconds is None or turn.start == 0:
             return steps
+        # All folds of a candidate count, not this stage alone: a trial that time leaves without its last
+        # folds is worth nothing.
         costs: dict[int, float] = {}
         for step in steps:
             costs[step.numbers[0]] = costs.get(step.numbers[0], 0.0) + self._rates.cost(step.candidates)
@@ -300,7 +307,7 @@ class _SearchRun:
         return [step for step in steps if step.numbers[0] in chosen]
 
     def _settle(self, numbers: Sequence[int], earlier: Study, stage: tuple[int, ...]) -> None:
-        """End the trials that failed, are complete, or are not worth another fold."""
+        """End the trials that failed, are complete, or are pruned."""
         for number in numbers:
             trial = self._journal.trials[number]
             if trial.is_over or list(trial.folds) != list(range(stage[-1] + 1)):
@@ -308,16 +315,17 @@ class _SearchRun:
             if trial.message:
                 self._journal.end(number, "failed")
             elif len(trial.folds) == len(self._task.folds):
+                # The scores first: a trial that the journal calls complete has them.
                 join_parts(self._folder, number, len(self._task.y), [fold.test for fold in self._task.folds])
                 self._journal.end(number, "complete")
-            elif gives_up(earlier, trial, self._space):
+            elif should_prune(earlier, trial, self._space):
                 self._journal.end(number, "pruned")
             else:
                 continue
             remove_parts(self._folder, number)
 
     def _trials(self) -> tuple[Trial, ...]:
-        """The trials that have ended, within the limit."""
+        """Return the finished trials within the limit."""
         held = self._journal.trials
         return tuple(trial for trial in held[: self._within_limit(len(held))] if trial.is_over)
 
@@ -348,7 +356,7 @@ class _SearchRun:
 
 
 def _reaches(trial: Trial, stage: tuple[int, ...]) -> bool:
-    """Whether a trial has got as far as a stage: no earlier fold failed, and it was not given up before."""
+    """Return whether a trial takes part in a stage: no earlier fold failed and it was not pruned."""
     before = [fold for fold in range(stage[0]) if fold in trial.folds and not trial.folds[fold].message]
     if len(before) < stage[0]:
         return False
@@ -380,7 +388,7 @@ class Rates:
         self._work[family] = self._work.get(family, 0.0) + work_of(candidate)
 
     def cost(self, candidates: Sequence[Candidate]) -> float:
-        """Seconds of candidates on one fold; nothing is known of a family never fitted, so nothing."""
+        """Estimate the seconds of candidates on one fold; 0 for a family that was never fitted."""
         return sum(work_of(candidate) * self._rate(candidate.family) for candidate in candidates)
 
     def _rate(self, family: str) -> float:
@@ -388,13 +396,13 @@ class Rates:
 
 
 def work_of(candidate: Candidate) -> float:
-    """How much a candidate has to do, in units of its family."""
+    """Return the work of a candidate in units of its family, such as rounds of boosting."""
     work = FAMILIES[candidate.family].work
     return float(candidate.settings()[work]) if work else 1.0
 
 
 def affordable(costs: Mapping[int, float], jobs: int, seconds: float) -> list[int]:
-    """The first keys whose work fits into so many seconds on so many jobs.
+    """Return the first keys whose work fits into the seconds on a number of jobs.
 
     >>> affordable({0: 4.0, 1: 4.0, 2: 4.0, 3: 4.0}, jobs=2, seconds=6.5)
     [0, 1, 2]

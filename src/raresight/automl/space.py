@@ -1,8 +1,8 @@
-"""What a search chooses between: families, losses and their parameters.
+"""The search space: families, losses and their parameters.
 
-A loss given by its bare name is tuned over the ranges that it declares; a text with brackets is taken as it
-is. Every parameter has a name of its own in the search (`tbl.alpha`, `lightgbm.num_leaves`), so that the
-sampler learns the parameters of a loss only from trials of that loss.
+A loss given by its bare name is tuned over the ranges that it declares; a text with brackets is fixed. Every
+parameter has a name of its own in the search (`tbl.alpha`, `lightgbm.num_leaves`). So the sampler learns the
+parameters of a loss only from trials of that loss.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Space:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """What a process that fits these losses has to import."""
+        """Modules that a process must import to fit these losses."""
         return modules_of(self.losses)
 
 
 def make_space(
     families: Sequence[str] | str | None = None, losses: Sequence[str] | str | None = None
 ) -> Space:
-    """The space of the families and losses named, as lists or as text with commas.
+    """Make the space of families and losses, given as lists or as text with commas.
 
     Without names: every installed family but those of nets, which take long, and `default_losses()`. Cross
     entropy is always among the losses.
@@ -78,20 +78,21 @@ def make_space(
 
 
 def default_losses() -> tuple[str, ...]:
-    """Cross entropy, and every loss that declares a place in the search, in the order of these places."""
+    """Return cross entropy and the losses that declare a place in the search, in this order."""
     kinds = loss_kinds().values()
     placed = sorted((kind.search_place, kind.name) for kind in kinds if kind.search_place is not None)
     return (CROSS_ENTROPY, *(name for _, name in placed))
 
 
 def planned_trials(space: Space, class_counts: Counts) -> list[Trial]:
-    """The trials that every search begins with.
+    """Return the trials that every search begins with.
 
-    Cross entropy with defaults in every family; then, family by family, every other loss with its defaults;
-    then, for linear models, the grid of a loss that declares one.
+    1. Cross entropy with defaults in every family.
+    2. Family by family, every other loss with its defaults.
+    3. For linear models, the grid of a loss that declares one.
 
     Args:
-        space: The space.
+        space: Families and losses of the search.
         class_counts: Negatives and positives, which the margins of some losses depend on.
 
     >>> for trial in planned_trials(make_space("linear", "focal"), (990, 10)):
@@ -140,7 +141,7 @@ def suggest(trial: OptunaTrial, space: Space, class_counts: Counts) -> Candidate
 
 
 def distributions(space: Space, names: Sequence[str]) -> dict[str, BaseDistribution]:
-    """The distributions of parameters of the search, by name."""
+    """Return the distributions of parameters of the search, by name."""
     from optuna.distributions import CategoricalDistribution
 
     result: dict[str, BaseDistribution] = {}
@@ -160,13 +161,13 @@ def _defaults(loss: str) -> dict[str, Number]:
 
 
 def _loss_ranges(loss: str) -> dict[str, SearchRange]:
-    """The ranges that a loss declares; none for a full text."""
+    """Return the ranges that a loss declares; empty for a full text."""
     kind = loss_kinds().get(loss)
     return {} if kind is None else {name: _real(one) for name, one in kind.search_ranges().items()}
 
 
 def _real(declared: SearchRange) -> SearchRange:
-    """The range of a parameter of a loss, which is never a whole number, however its ends are written."""
+    """Return a range with floats as ends: a loss declares (0, 2), but means real numbers."""
     low, high, default = (float(end) for end in (declared.low, declared.high, declared.default))
     return SearchRange(low, high, default, declared.log)
 
@@ -180,7 +181,7 @@ def _distribution(reach: SearchRange) -> BaseDistribution:
 
 
 def _grid(loss: str) -> list[dict[str, Number]]:
-    """The settings of the grid that a loss declares, without its defaults, which are tried anyway."""
+    """Return the grid that a loss declares, without its defaults, which are tried anyway."""
     kind = loss_kinds().get(loss)
     if kind is None or not kind.search_grid:
         return []
@@ -193,7 +194,7 @@ def _grid(loss: str) -> list[dict[str, Number]]:
 
 
 def _loss_text(loss: str, values: Mapping[str, Number], class_counts: Counts) -> str:
-    """The loss as text: what is searched, and what else is not as by default, such as class counts."""
+    """Write the loss as text: searched parameters, and others that differ from the defaults."""
     kind = loss_kinds().get(loss)
     if kind is None or not values:
         return loss
@@ -218,7 +219,7 @@ def _short(value: Number) -> Number:
 
 
 def _texts(given: Sequence[str] | str) -> list[str]:
-    """The items of a list, or of a text with commas between them outside brackets."""
+    """Split a text at the commas outside brackets; a list is checked."""
     if not isinstance(given, str):
         for item in given:
             if not isinstance(item, str):

@@ -1,11 +1,11 @@
-"""The journal of a search: lines of JSON, whole after every kill.
+"""Journal of a search: lines of JSON, whole after every kill.
 
     {"round": 8, "trials": [{"candidate": ..., "origin": ..., "values": ...}, ...]}
     {"trial": 8, "fold": 0, "values": [0.91, 0.5], "seconds": 0.2, "message": "", ..., "spent": 4.1}
     {"trial": 8, "state": "complete"}
 
-A round is one line, so that it was proposed as a whole or not at all. What was being written when the process
-was killed is dropped: the step behind it is done again and comes out the same.
+A round is one line, so that a killed search never holds half a round. A line that was being written at the
+kill is dropped: its step is done again with the same result.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ JOURNAL_FILE = "trials.jsonl"
 
 
 class TrialJournal:
-    """The trials of a search in memory and on disk.
+    """Keep the trials of a search in memory and on disk.
 
     Attributes:
-        trials: All that were proposed, in the order of their numbers.
-        seconds: Time spent so far, as last noted.
+        trials: All proposed trials, in the order of their numbers.
+        seconds: Time spent so far, as of the last entry.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,12 +52,13 @@ class TrialJournal:
         self.seconds = entry.get("spent", self.seconds)
 
     def propose(self, trials: Sequence[Trial]) -> None:
-        """Write the trials of a round, which are to be evaluated."""
+        """Write the trials of a round before they are evaluated."""
         written = [
             {"candidate": trial.candidate.to_dict(), "origin": trial.origin, "values": dict(trial.values)}
             for trial in trials
         ]
         self._journal.append([{"round": trials[0].number, "trials": written}])
+        # Synced: scores that reach the disk then belong to a round that did.
         self._journal.sync()
         self.trials += trials
 
@@ -65,9 +66,9 @@ class TrialJournal:
         """Write the result of a fold, unless the trial has ended or has it.
 
         Args:
-            number: Of the trial.
-            fold: Of the result.
-            result: What came out.
+            number: Number of the trial.
+            fold: Number of the fold.
+            result: Result of the trial on the fold.
             spent: Seconds that the search has taken so far.
         """
         trial = self.trials[number]
@@ -82,14 +83,16 @@ class TrialJournal:
             "warnings": list(result.warnings),
             "spent": round(spent, 3),
         }
+        # Not synced: a result lost in a power cut is computed again.
         self._journal.append([entry])
-        # As it is read back later, so that a resumed search uses the same numbers.
+        # Through the reader, so that a resumed search uses the same rounded numbers.
         self._read(entry)
 
     def end(self, number: int, state: State) -> None:
-        """End a trial. Its scores are on the disk before that is written."""
+        """End a trial. Its scores must be on the disk before."""
         trial = self.trials[number]
         if not trial.is_over:
+            # Synced: the parts of its scores are removed next.
             self._journal.append([{"trial": number, "state": state}])
             self._journal.sync()
             self.trials[number] = replace(trial, state=state)

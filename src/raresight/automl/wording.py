@@ -1,4 +1,7 @@
-"""The outcome of a fit in words. Terminal, JSON and report show these sentences; nothing is worded twice."""
+"""Sentences about the outcome of a fit, shown by terminal, JSON and report.
+
+Each statement has one function here, so that all of them say the same.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def headline_parts(outcome: Outcome) -> tuple[str, str, str]:
 
 
 def cost(outcome: Outcome) -> str:
-    """What that costs in alerts; nothing where no alert is raised."""
+    """Say how many alerts that costs; empty if no alert is raised."""
     found, alerts = outcome.evaluation, outcome.held_out.alerts_per_100k
     if not found.alerts:
         return ""
@@ -63,9 +66,11 @@ def cost(outcome: Outcome) -> str:
 
 
 def no_alert_note(held_out: HeldOutEvaluation) -> str:
-    """Where so many negatives share the highest score that any alert breaks the budget; else nothing."""
+    """Say that any alert would exceed the false-positive rate; empty if alerts are possible."""
     if held_out.evaluation.alerts:
         return ""
+    # Equal scores raise alerts together. So many negatives may share the highest score that the lowest
+    # possible number of alerts is already too many.
     top = held_out.log_odds == held_out.log_odds.max()
     rate = float(np.mean(top[held_out.y == 0]))
     return (
@@ -94,7 +99,7 @@ def interval_words(level: float, low: str, high: str) -> str:
 
 
 def search_note(search: SearchSummary) -> str:
-    """What ended the search before all candidates asked for, or nothing.
+    """Say what ended the search early; empty if all candidates were tried.
 
     >>> from raresight.automl.evaluation import SearchSummary
     >>> search_note(SearchSummary(10, 2, 0, 100, 9.0, "interrupted"))
@@ -113,7 +118,7 @@ def search_note(search: SearchSummary) -> str:
 
 
 def search_summary(search: SearchSummary) -> str:
-    """The search in two sentences at most.
+    """Summarise the search in at most two sentences.
 
     >>> from raresight.automl.evaluation import SearchSummary
     >>> search_summary(SearchSummary(40, 9, 1, 50, 38.2, "trials"))
@@ -129,7 +134,7 @@ def search_summary(search: SearchSummary) -> str:
 
 
 def repeat_note(search: SearchSummary) -> str:
-    """Whether the command gives the same model again, and what does where it may not."""
+    """Say whether the command repeats the model, and what to add if it may not."""
     if search.reproducible:
         return "The same command on the same data, with the same versions, gives the same model."
     cause = "was interrupted" if search.stopped_by == "interrupted" else "was limited by time"
@@ -140,7 +145,7 @@ def repeat_note(search: SearchSummary) -> str:
 
 
 def split_sentence(options: Options) -> str:
-    """How rows were held out."""
+    """Say how rows were held out."""
     if options.test is not None:
         return "The test rows come from a file of their own."
     share = f"{options.test_size:.0%}"
@@ -157,13 +162,13 @@ def _counted(number: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the loss mattered on the held-out rows.
+    """Verdict on whether the loss mattered on the held-out rows.
 
     Attributes:
         kind: "loss" (it did), "parameters" (they gained what was gained), "made_up" (the loss made up for its
             parameters), "chance", "loss_lost" or "search_lost" (cross entropy was better), and where cross
             entropy won: "defaults", or "tuning_gained", "tuning_lost", "tuning_even" for its parameters.
-        sentence: The same in words.
+        sentence: The verdict as a sentence.
     """
 
     kind: str
@@ -175,7 +180,7 @@ class Verdict:
 
 
 def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation) -> Verdict:
-    """Whether the loss mattered on the held-out rows.
+    """Decide whether the loss mattered on the held-out rows.
 
     It did if the winner beats cross entropy with defaults and cross entropy with its own parameters, each by
     the paired interval.
@@ -187,6 +192,8 @@ def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation) -> Verdict:
     if not winner.parameters:  # then both comparisons are with the same model
         return _of_one(name, twin)
     assert baseline is not None
+    # The order of the cases matters. A gain over both comes first. Then a loss against the plain baseline:
+    # that reader should take the simpler model, whatever the twin says.
     same, plain = f"with the same parameters ({_span(twin)})", f"with defaults ({_span(baseline)})"
     if twin.low > 0 and baseline.low > 0:
         return Verdict(
@@ -222,7 +229,7 @@ def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation) -> Verdict:
 
 
 def _of_one(name: str, found: Comparison) -> Verdict:
-    """The verdict where the winner has the defaults of its family."""
+    """Decide for a winner with the defaults of its family: twin and baseline are then one model."""
     if found.low > 0:
         return Verdict(
             "loss",
@@ -244,7 +251,7 @@ def _of_one(name: str, found: Comparison) -> Verdict:
 
 
 def _of_tuning(found: Comparison | None) -> Verdict:
-    """The verdict where cross entropy won: what its parameters did."""
+    """Decide for cross entropy as winner: what did its parameters change?"""
     won = "The loss did not matter: cross entropy was best in cross-validation"
     if found is None:
         return Verdict("defaults", f"{won}, with defaults.")
@@ -269,7 +276,8 @@ def _span(found: Comparison) -> str:
 
 
 def _signed(share: float) -> str:
-    """Hundredths, with as many digits as it takes to see on which side of zero they are."""
+    """Write a share in hundredths, with enough digits to see on which side of zero it is."""
     points = share * 100
+    # An interval from +0.00 would leave open whether it excludes zero, on which the verdict rests.
     digits = 2 if abs(points) >= 0.005 or points == 0 else 1 - math.floor(math.log10(abs(points)))
     return f"{points:+.{digits}f}"
