@@ -131,9 +131,9 @@ def test_the_evaluation_of_a_refit():
         ({"refit": None}, "refit must be True or False, got None"),
         ({"verbose": 2}, "verbose must be 'auto', True or False, got 2"),
         ({"verbose": "always"}, "verbose must be 'auto', True or False, got 'always'"),
-        ({"average_epochs": -1}, "average_epochs must be a number of at least 0 or None, got -1"),
-        ({"average_epochs": float("nan")}, "average_epochs must be a number of at least 0 or None, got nan"),
-        ({"average_epochs": "auto"}, "average_epochs must be a number of at least 0 or None, got 'auto'"),
+        ({"average_epochs": -1}, "average_epochs must be at least 0 and finite, but is -1"),
+        ({"average_epochs": float("nan")}, "average_epochs must be at least 0 and finite, but is nan"),
+        ({"average_epochs": "auto"}, "average_epochs must be a number, but is 'auto'"),
     ],
 )
 def test_wrong_parameters(options, message):

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from numbers import Real
 from typing import Any
 
+from ..common.checks import check_range, check_whole
 from ..nn.nets import MLP, ReplicaNet, TabM, TabNet
 
 __all__ = ["NET_SIZES", "NetPlan", "plan_net"]
@@ -79,12 +79,11 @@ def plan_net(
         size: default if sizes.get(size) is None else sizes[size] for size, default in known.items()
     }
     for size, value in chosen.items():
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
         if size == "dropout":
-            if not (is_number and 0 <= value < 1):
-                raise ValueError(f"dropout must be a number of at least 0 and below 1, got {value!r}")
-        elif not (is_number and value >= 1 and value % 1 == 0):
-            raise ValueError(f"{size} must be a whole number of at least 1, got {value!r}")
+            check_range(value, size, least=0, below=1)
+        else:
+            # A whole number may come as a float, such as 8.0 from the settings of a search.
+            check_whole(int(value) if isinstance(value, float) and value.is_integer() else value, size)
     options_known = [key for key in inspect.signature(_KINDS[name]).parameters if key not in _NOT_OPTIONS]
     for option in extra:
         if option not in options_known:

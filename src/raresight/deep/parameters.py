@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
+
+from ..common.checks import check_range, check_whole
 
 __all__ = [
     "batch_size_for",
@@ -34,29 +35,25 @@ _RATES = {"mlp": 1e-3, "tabm": 1e-3, "tabnet": 2e-2}
 
 _PRECISIONS = ("float32", "float64")
 
-_AT_LEAST_ONE = ("patience", "n_seeds")
-
 
 def check_parameters(estimator: Any) -> None:
     """Raise an error for a wrong parameter; `plan_net` checks those of the net."""
-    for name in _AT_LEAST_ONE:
-        _check_whole(name, getattr(estimator, name))
+    check_whole(estimator.patience, "patience")
+    check_whole(estimator.n_seeds, "n_seeds")
     if estimator.max_epochs is not None:
-        _check_whole("max_epochs", estimator.max_epochs, "None or ")
+        check_whole(estimator.max_epochs, "max_epochs")
     if not _is_auto(estimator.batch_size):
-        _check_whole("batch_size", estimator.batch_size, "'auto' or ")
+        check_whole(estimator.batch_size, "batch_size")
     if estimator.n_jobs is not None and not _means_all_cores(estimator.n_jobs):
-        _check_whole("n_jobs", estimator.n_jobs, "None, -1 for all cores, or ")
+        check_whole(estimator.n_jobs, "n_jobs")
     if estimator.learning_rate is not None:
-        _check_number("learning_rate", estimator.learning_rate, "above 0 or None", lambda x: x > 0)
-    _check_number("weight_decay", estimator.weight_decay, "of at least 0", lambda x: x >= 0)
-    _check_number("warmup_epochs", estimator.warmup_epochs, "of at least 0", lambda x: x >= 0)
+        check_range(estimator.learning_rate, "learning_rate", above=0)
+    check_range(estimator.weight_decay, "weight_decay", least=0)
+    check_range(estimator.warmup_epochs, "warmup_epochs", least=0)
     if estimator.average_epochs is not None:
-        _check_number("average_epochs", estimator.average_epochs, "of at least 0 or None", lambda x: x >= 0)
-    _check_number(
-        "validation_fraction", estimator.validation_fraction, "between 0 and 1", lambda x: 0 < x < 1
-    )
-    _check_number("max_fpr", estimator.max_fpr, "above 0 and at most 1", lambda x: 0 < x <= 1)
+        check_range(estimator.average_epochs, "average_epochs", least=0)
+    check_range(estimator.validation_fraction, "validation_fraction", above=0, below=1)
+    check_range(estimator.max_fpr, "max_fpr", above=0, most=1)
     stops = estimator.early_stopping
     if not _is_auto(stops) and not isinstance(stops, (bool, np.bool_)):
         raise ValueError(f"early_stopping must be 'auto', True or False, got {estimator.early_stopping!r}")
@@ -153,14 +150,3 @@ def _means_all_cores(n_jobs: Any) -> bool:
 def _is_auto(value: Any) -> bool:
     # `==` compares an array element by element, which has no truth value.
     return isinstance(value, str) and value == "auto"
-
-
-def _check_whole(name: str, value: Any, other: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be {other}a whole number of at least 1, got {value!r}")
-
-
-def _check_number(name: str, value: Any, bounds: str, fits: Any) -> None:
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and fits(value)):
-        raise ValueError(f"{name} must be a number {bounds}, got {value!r}")
