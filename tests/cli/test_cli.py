@@ -39,11 +39,13 @@ def test_losses_table_has_every_loss():
         assert loss.name in result.stdout
     assert "alpha=0.8" in result.stdout
     assert "-(1-p)^gamma log p" in result.stdout
+    assert "partialauc" in result.stdout
 
 
 def test_losses_as_json():
-    rows = json.loads(run("losses", "tbl(alpha=0.7,C=1)", "squared", "--json").stdout)
-    assert [row["name"] for row in rows] == ["tbl", "squared"]
+    rows = json.loads(run("losses", "tbl(alpha=0.7,C=1)", "squared", "partialauc", "--json").stdout)
+    assert [row["name"] for row in rows] == ["tbl", "squared", "partialauc"]
+    assert rows[2]["link"] == "no link"
     assert rows[0]["parameters"] == {"alpha": 0.7, "C": 1.0}
     assert rows[0]["convex"] is True
     assert rows[1]["convex"] is False

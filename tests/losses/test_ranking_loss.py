@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from raresight import nn
 from raresight.losses.ranking_loss import PartialAUC
+from raresight.losses.registry import loss_kinds, parse, parse_any
 from raresight.metrics import partial_auc
 
 
@@ -101,6 +103,36 @@ def test_descent_raises_the_partial_auc():
         slope -= 0.05 * (x.T @ loss.terms(x @ slope, y).gradient)
     assert loss.terms(x @ slope, y).value < 0.5 * first
     assert partial_auc(y, x @ slope, max_fpr=0.05) > before + 0.3
+
+
+@pytest.mark.parametrize("loss", [PartialAUC(), PartialAUC(1 / 3, 2 / 7, memory=0.1234567890123)])
+def test_text_is_read_back(loss):
+    assert parse_any(str(loss)) == loss
+    assert parse_any("partialauc") == PartialAUC()
+    assert "partialauc" not in loss_kinds()
+    with pytest.raises(ValueError, match="is a ranking loss"):
+        parse(str(loss))
+
+
+def test_a_module_trains_with_its_gradient_and_keeps_its_state():
+    loss = PartialAUC(0.1, memory=0.9)
+    module, state = nn.RankingModule(str(loss)), None
+    for seed in range(3):
+        z, y, w = map(torch.tensor, batch(seed=seed))
+        terms = loss.terms(z, y, weights=w, state=state)
+        state = terms.state
+        leaf = z.clone().requires_grad_()
+        value = module(leaf, y, w)
+        (3 * value).backward()
+        assert value.item() == terms.value.item()
+        torch.testing.assert_close(leaf.grad, 3 * terms.gradient)
+    module.eval()(z, y)
+    assert module.state == state
+    half = z.bfloat16().requires_grad_()
+    nn.RankingModule(loss)(half, y).backward()
+    assert half.grad.dtype == torch.bfloat16
+    with pytest.raises(TypeError, match="as_module"):
+        nn.RankingModule("tbl")
 
 
 def test_extreme_scores_stay_finite():

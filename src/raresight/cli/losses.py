@@ -23,10 +23,15 @@ def losses(
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Show every loss with its parameters, properties and formula."""
-    from ..losses import all_losses, parse
+    from ..losses import Loss, RankingLoss, all_losses
+    from ..losses.registry import parse_any, ranking_kinds
     from ..report.loss_tables import loss_rows, loss_table
 
-    chosen = tuple(parse(name) for name in names) if names else all_losses()
+    chosen: list[Loss | RankingLoss] = [parse_any(name) for name in names or ()]
+    drawn = chosen
+    if not names:
+        drawn = [*all_losses()]
+        chosen = [*drawn, *(kind() for kind in ranking_kinds().values())]
     if json:
         import json as encoder
 
@@ -36,5 +41,5 @@ def losses(
     if plot is not None:
         from ..report.loss_tables import draw_losses
 
-        draw_losses(chosen, plot)
+        draw_losses(drawn, plot)
         typer.echo(f"wrote {plot}", err=True)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NoReturn
 from ._inputs import read_problem, read_scores
 from ._numpy_ops import Array, Ops
 from .parameters import between, check_parameters, param, positive
+from .registry import register
 
 __all__ = ["PartialAUC", "RankingLoss", "RankingTerms"]
 
@@ -41,13 +42,19 @@ class RankingLoss(ABC):
 
     name: ClassVar[str]
     formula: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check_parameters(self)
 
     def __str__(self) -> str:
-        given = ",".join(f"{field.name}={getattr(self, field.name):g}" for field in fields(self))  # type: ignore[arg-type]
-        return f"{self.name}({given})"
+        """The text that `parse_any` reads back."""
+        given = ",".join(f"{key}={value!r}" for key, value in self.parameters().items())
+        return f"{self.name}({given})" if given else self.name
+
+    def parameters(self) -> dict[str, Any]:
+        """The hyper-parameters by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     def terms(
         self, scores: Array, labels: Array, *, weights: Array | None = None, state: Any = None
@@ -95,6 +102,7 @@ class RankingLoss(ABC):
     score = log_odds
 
 
+@register
 @dataclass(frozen=True)
 class PartialAUC(RankingLoss):
     """Squared hinge over the pairs that decide the partial AUC up to a false-positive rate.

@@ -26,6 +26,7 @@ from .parameters import collect_checks
 
 if TYPE_CHECKING:
     from .contract import Loss
+    from .ranking_loss import RankingLoss
 
 __all__ = [
     "RESERVED_NAMES",
@@ -34,10 +35,12 @@ __all__ = [
     "loss_kinds",
     "modules_of",
     "parse",
+    "parse_any",
+    "ranking_kinds",
     "register",
 ]
 
-Kind = TypeVar("Kind", bound="type[Loss]")
+Kind = TypeVar("Kind", bound="type[Loss] | type[RankingLoss]")
 
 
 class EntryPointWarning(UserWarning):
@@ -46,6 +49,7 @@ class EntryPointWarning(UserWarning):
 
 _GROUP = "raresight.losses"
 _KINDS: dict[str, type[Loss]] = {}
+_RANKING_KINDS: dict[str, type[RankingLoss]] = {}
 # What the torch functions and modules of all losses take beside the loss's own parameters.
 RESERVED_NAMES = frozenset(
     ("self", "kind", "input", "target", "prior", "options", "weight", "pos_weight", "reduction")
@@ -62,7 +66,7 @@ def register(kind: Kind) -> Kind:
         TypeError: The class is no frozen dataclass derived from a loss, or has no name.
         ValueError: Another loss has the name already, or a parameter has the name of an option.
     """
-    from .contract import ComposedLoss
+    from .contract import ComposedLoss, Loss
 
     if not _is_loss_class(kind):
         raise TypeError(
@@ -74,7 +78,7 @@ def register(kind: Kind) -> Kind:
     if not isinstance(name, str) or not name.isidentifier() or name != name.lower():
         raise TypeError(f"{kind.__name__} needs a class attribute name, one lower-case word, got {name!r}")
     for taken in (name, *kind.aliases):
-        owner = _KINDS.get(taken)
+        owner = _KINDS.get(taken) or _RANKING_KINDS.get(taken)
         if owner is not None and (owner.__module__, owner.__qualname__) != (
             kind.__module__,
             kind.__qualname__,
@@ -87,14 +91,19 @@ def register(kind: Kind) -> Kind:
             "use for an option: call it something else"
         )
     collect_checks(kind)
-    _KINDS[name] = kind
+    if issubclass(kind, Loss):
+        _KINDS[name] = kind
+    else:
+        _RANKING_KINDS[name] = kind
     return kind
 
 
 def _is_loss_class(given: Any) -> bool:
     from .contract import Loss
+    from .ranking_loss import RankingLoss
 
-    return isinstance(given, type) and issubclass(given, Loss) and dataclasses.is_dataclass(given)
+    is_kind = isinstance(given, type) and issubclass(given, (Loss, RankingLoss))
+    return is_kind and dataclasses.is_dataclass(given)
 
 
 def _full_name(kind: type) -> str:
@@ -110,6 +119,13 @@ def loss_kinds(*, entry_points: bool = True) -> dict[str, type[Loss]]:
     if entry_points:
         _load_entry_points()
     return _in_order()
+
+
+def ranking_kinds() -> dict[str, type[RankingLoss]]:
+    """The classes of all ranking losses by name."""
+    _load_own()
+    _load_entry_points()
+    return dict(sorted(_RANKING_KINDS.items()))
 
 
 def all_losses() -> tuple[Loss, ...]:
@@ -128,6 +144,24 @@ def parse(text: str) -> Loss:
     """
     from .contract import Loss
 
+    result = parse_any(text)
+    if not isinstance(result, Loss):
+        raise ValueError(
+            f"{text!r} is a ranking loss, which has a value for a whole batch alone: train a net by "
+            "raresight.nn.RankingModule"
+        )
+    return result
+
+
+def parse_any(text: str) -> Loss | RankingLoss:
+    """As `parse`, ranking losses included.
+
+    >>> parse_any("partialauc(max_fpr=0.05)")
+    PartialAUC(max_fpr=0.05, margin=1.0, memory=0.0)
+    """
+    from .contract import Loss
+    from .ranking_loss import RankingLoss
+
     if not isinstance(text, str):
         raise TypeError(f"parse takes a text such as 'tbl(alpha=0.8,C=0.5)', got {text!r}")
     try:
@@ -137,7 +171,7 @@ def parse(text: str) -> Loss:
             f"cannot read {text!r} as a loss; write for example 'tbl(alpha=0.8,C=0.5)'"
         ) from None
     result = _read(tree, text)
-    if not isinstance(result, Loss):
+    if not isinstance(result, (Loss, RankingLoss)):
         raise ValueError(f"{text!r} is not a loss; known are {_known()}")
     return result
 
@@ -170,7 +204,7 @@ def _read(node: ast.expr, text: str) -> Any:
     raise ValueError(f"cannot read {ast.unparse(node)!r} in {text!r}: expected a number, a list or a loss")
 
 
-def _build(name: str, arguments: list[Any], keywords: dict[str, Any], text: str) -> Loss:
+def _build(name: str, arguments: list[Any], keywords: dict[str, Any], text: str) -> Loss | RankingLoss:
     kind = _find(name, text)
     signature = inspect.signature(kind)
     try:
@@ -180,12 +214,12 @@ def _build(name: str, arguments: list[Any], keywords: dict[str, Any], text: str)
     return kind(*arguments, **keywords)
 
 
-def _find(name: str, text: str) -> type[Loss]:
+def _find(name: str, text: str) -> type[Loss] | type[RankingLoss]:
     _load_own()
-    kind = _KINDS.get(name.lower())
+    kind = _KINDS.get(name.lower()) or _RANKING_KINDS.get(name.lower())
     if kind is None:
         _load_entry_points()
-        kind = _KINDS.get(name.lower())
+        kind = _KINDS.get(name.lower()) or _RANKING_KINDS.get(name.lower())
     if kind is None:
         # What papers call it, or a slip of the pen.
         meant = [own.name for own in _KINDS.values() if name.lower() in own.aliases]

@@ -13,6 +13,7 @@ from .batches import RowSource, TableRows
 from .loss_table import LossTable
 from .modules import *  # noqa: F403
 from .normed_linear import NormedLinear
+from .ranking import RankingModule
 from .recipe import Recipe, ScheduleWarning
 from .replica_metrics import evaluate_replicas
 from .replicas import Replicas
@@ -25,6 +26,7 @@ __all__ = [
     "DeferredReweighting",
     "LossTable",
     "NormedLinear",
+    "RankingModule",
     "Recipe",
     "Replicas",
     "RowSource",

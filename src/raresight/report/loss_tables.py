@@ -13,29 +13,36 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from ..losses import Loss
+from ..losses import Loss, RankingLoss
 from .drawing import COLOURS, figure_class, picture_path, save
 
 __all__ = ["draw_losses", "loss_rows", "loss_table", "markdown_table", "short_label"]
 
 
-def loss_rows(losses: Iterable[Loss]) -> list[dict[str, Any]]:
-    """One record a loss: text, name, parameters, properties, formula."""
+_MARKS = {True: "yes", False: "no", None: "-"}
+
+
+def loss_rows(losses: Iterable[Loss | RankingLoss]) -> list[dict[str, Any]]:
+    """One record per loss: text, name, parameters, properties, link, formula.
+
+    A ranking loss has no link, and none of the properties of a function of one score.
+    """
     return [
         {
             "loss": str(loss),
             "name": loss.name,
             "parameters": {key: _plain(value) for key, value in loss.parameters().items()},
-            "monotone": loss.is_monotone,
-            "convex": loss.is_convex,
-            "unique_minimiser": loss.has_unique_minimiser,
+            "monotone": loss.is_monotone if isinstance(loss, Loss) else None,
+            "convex": loss.is_convex if isinstance(loss, Loss) else None,
+            "unique_minimiser": loss.has_unique_minimiser if isinstance(loss, Loss) else None,
+            "link": loss.link if isinstance(loss, Loss) else "no link",
             "formula": loss.formula,
         }
         for loss in losses
     ]
 
 
-def loss_table(losses: Iterable[Loss]) -> Table:
+def loss_table(losses: Iterable[Loss | RankingLoss]) -> Table:
     """The same for a terminal."""
     title = "Losses (p: probability of the true class, m: margin)"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
@@ -46,8 +53,9 @@ def loss_table(losses: Iterable[Loss]) -> Table:
     table.add_column("formula", overflow="fold")
     for row in loss_rows(losses):
         parameters = "\n".join(f"{key}={_shown(value)}" for key, value in row["parameters"].items())
-        marks = ("yes" if row[key] else "no" for key in ("monotone", "convex", "unique_minimiser"))
-        table.add_row(row["name"], escape(parameters) or "-", *marks, escape(row["formula"]))
+        marks = (_MARKS[row[key]] for key in ("monotone", "convex", "unique_minimiser"))
+        formula = row["formula"] + ("; no link" if row["link"] == "no link" else "")
+        table.add_row(row["name"], escape(parameters) or "-", *marks, escape(formula))
     return table
 
 
@@ -86,13 +94,16 @@ def _shown(value: Any) -> str:
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))
 
 
-def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
+def draw_losses(losses: Sequence[Loss | RankingLoss], path: Path | str) -> Path:
     """Draw l(1, z) and -dl(1, z)/dz of each loss to a PNG, SVG or PDF file.
 
     Losses that need class logits have no curve over a score and are refused.
     """
     make_figure = figure_class()
-    for loss in losses:
+    drawn = [loss for loss in losses if isinstance(loss, Loss)]
+    if len(drawn) < len(losses):
+        raise ValueError("ranking losses compare rows; only losses of one score can be drawn")
+    for loss in drawn:
         if not loss.takes_score:
             raise ValueError(f"{loss} is for class logits; only losses of a binary score can be drawn")
     target = picture_path(path)
@@ -100,13 +111,13 @@ def draw_losses(losses: Sequence[Loss], path: Path | str) -> Path:
     positive = np.ones_like(z)
     figure = make_figure(figsize=(11, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for i, loss in enumerate(losses):
+    for i, loss in enumerate(drawn):
         value, gradient = loss.derivatives(z, positive, order=1)
         style = {
             "label": short_label(loss),
             "color": COLOURS[i % len(COLOURS)],
             "linestyle": _DASHES[i // len(COLOURS) % len(_DASHES)],
-            "linewidth": 2.2 if loss.name == "tbl" else 1.4,
+            "linewidth": 1.6,
         }
         left.plot(z, value, **style)
         right.plot(z, -gradient, **style)
