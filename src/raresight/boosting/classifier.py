@@ -1,4 +1,4 @@
-"""What both classifiers share: parameters, fitting, predictions, saving."""
+"""The base of both classifiers: parameters, fitting, predictions, saving."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RowPart:
 
 @dataclass(frozen=True)
 class Run:
-    """All that a library needs to know for one training run."""
+    """The settings of one training run, as a library needs them."""
 
     training: RowPart
     evaluation: list[RowPart]
@@ -78,13 +78,13 @@ class Run:
 
     @property
     def n_scores(self) -> int:
-        """Scores a row: one for two classes."""
+        """Return the number of scores per row: one for two classes."""
         return 1 if self.n_classes == 2 else self.n_classes
 
 
 @dataclass(frozen=True)
 class TrainedBooster:
-    """What a library made of a run; `scores` are the raw scores of the training rows, start included."""
+    """The outcome of a run; `scores` are the raw scores of the training rows, start included."""
 
     booster: Any
     scores: Array
@@ -382,8 +382,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write the model in the library's own format to `path`, and `path`.raresight.json beside it.
 
-        The model file alone serves plain XGBoost or LightGBM, which then predict raw scores with the start
-        included; the side-file adds the loss, the classes and the columns for `load`.
+        Plain XGBoost or LightGBM can load the model file alone, and then predict raw scores with the start
+        included. The side-file adds the loss, the classes and the columns for `load`.
         """
         check_is_fitted(self)
         path = Path(path)
@@ -420,7 +420,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, path: str | Path) -> Any:
         """Read what `save` wrote; a changed, truncated, newer or foreign file is refused with the reason.
 
-        The digests guard against accidents, not against somebody who wants to deceive.
+        The digests guard against accidents, not against an attacker.
         """
         path = Path(path)
         import_library(cls._library)
@@ -517,9 +517,9 @@ def _mean_loss(loss: Loss, library: str) -> Callable[..., Any]:
 
 # ---- a model on disk ---------------------------------------------------------------------
 #
-# The library's own file, and a JSON file beside it with what the library does not know: the loss, the
-# classes, the start score, the columns and the parameters, the library and its version, and two digests. One
-# is of the model file, one of the side-file's other entries. They guard against accidents, not attackers.
+# The library's own file, and a JSON file beside it with what the library does not store: the loss, the
+# classes, the start score, the columns, the parameters, and the library with its version. Two digests guard
+# against accidents, not against attackers: one of the model file, one of the side-file's other entries.
 
 
 def side_file(path: Path) -> Path:

@@ -2,16 +2,16 @@
 
     g_i = w_i l'(y_i, z_i),     h_i = w_i max(l''(y_i, z_i), floor),     floor = 1e-6 h*
 
-where h* is the curvature at the start (see `start`). Boosters divide by sums of h_i; a loss that is not
-convex has rows of negative curvature, and rows of a confident model have none left. A floor relative to h* is
-right at every prior: an absolute one that is harmless at a prior of 0.3 would rule the tree at 1e-5, where h*
-itself is 1e-5 for cross entropy.
+where h* is the curvature at the start (see `raresight.losses.start`). Boosters divide by sums of h_i, which
+may be negative for a loss that is not convex, and 0 for rows of a confident model. A floor relative to h*
+suits every prior. An absolute floor that is harmless at a prior of 0.3 would dominate the tree at 1e-5, where
+h* is 1e-5 for cross entropy.
 
 For class logits h_i is the Hessian's diagonal times a factor. The diagonal alone is no upper bound of the
-matrix, so a step that treats the logits as independent would overshoot. XGBoost's own softmax objective
-takes the factor 2 (for cross entropy 2 diag(H) - H is positive semidefinite, by Gershgorin's theorem: the
-rows of H sum to zero and its other entries are negative), LightGBM's takes K/(K - 1). The same factors are
-taken here for every loss, so that cross entropy grows the trees of the library's own objective.
+matrix, so a step that treats the logits as independent would overshoot. XGBoost's own softmax objective takes
+the factor 2. For cross entropy 2 diag(H) - H is then positive semidefinite by Gershgorin's theorem, since the
+rows of H sum to zero and its other entries are negative. LightGBM's objective takes K/(K - 1). Every loss
+takes the library's factor here, so that cross entropy grows the trees of the library's own objective.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Gradients:
         self.factor = np.float32(factor)
         self.labels = read_labels(labels, n_classes)
         self.weights = read_weights(weights, self.labels)
-        # Of the whole data, not of a block: rows of one model must have one floor.
+        # From all rows, not from a block: all rows of a model must have one floor.
         self.floor: np.float32 | None = None
         if loss.has_unique_minimiser:
             if shares is None:
@@ -97,7 +97,7 @@ class Gradients:
     def _block(self, z: Array, rows: slice, gradient: Array, hessian: Array) -> None:
         """Fill one block of the results."""
         if not self._planned(z, rows, gradient, hessian):
-            # One sum shows whether there is anything to look for; a sum of large scores may overflow.
+            # One sum finds a NaN or infinity fast. A sum of large scores may overflow, hence the second test.
             if not np.isfinite(z.sum()) and not np.isfinite(z).all():
                 raise FloatingPointError(_where_not_finite(z, rows.start))
             terms = self.loss._labelled if self.n_classes == 1 else self.loss._class_terms
@@ -105,9 +105,9 @@ class Gradients:
             gradient[...] = slope
             np.multiply(bend, self.factor, out=hessian)
         if self.floor is None:
-            # No constant is best for such a loss: the curvature of the first rows at their first scores.
+            # Such a loss has no best constant to start from. The first block at its first scores decides.
             self.floor = _floor(float(np.abs(hessian).mean()))
-        # The minimum is one read; the maximum of each row would be written back every round.
+        # First the minimum, which only reads: `maximum` would write all rows back in every round.
         if not hessian.min() >= self.floor:
             np.maximum(hessian, self.floor, out=hessian)
         if self.weights is not None:
@@ -116,18 +116,18 @@ class Gradients:
             hessian *= weight
 
     def _planned(self, z: Array, rows: slice, gradient: Array, hessian: Array) -> bool:
-        """Fill the block by the plan of the loss; False where there is none or a margin is too large."""
+        """Fill the block by the plan of the loss; return False without a plan or for a too large margin."""
         if self._plan is None:
             return False
         return self._plan(z, self._label_map.at(rows), (gradient, hessian), self._scratch)
 
     def _space(self, shape: tuple[int, ...], order: Any) -> tuple[Array, Array]:
-        """Last round's arrays if nobody else holds them any more, new ones otherwise.
+        """Return last round's arrays unless another holder keeps them, otherwise new ones.
 
-        Fresh memory costs a page fault for every 4096 bytes, which is felt beside two nanoseconds a row.
+        New memory costs a page fault per 4096 bytes, which is noticeable beside two nanoseconds per row.
         """
         held = self._buffers
-        # References to an array of ours that is ours alone: the list's and getrefcount's own argument.
+        # An array that no one else holds has two references: the list's and getrefcount's own argument.
         if len(held) == 2 and sys.getrefcount(held[0]) == sys.getrefcount(held[1]) == 2:
             return held[0], held[1]
         self._buffers = [np.empty(shape, np.float32, order), np.empty(shape, np.float32, order)]
@@ -135,7 +135,7 @@ class Gradients:
 
 
 def read_labels(labels: Any, n_classes: int) -> Array:
-    """0.0/1.0 in float32 for a binary score (`n_classes` = 1), class numbers for K logits."""
+    """Return labels as 0.0/1.0 in float32 for a binary score (`n_classes` = 1), else class numbers."""
     y = np.asarray(labels).ravel()
     if y.size == 0:
         raise ValueError("there are no labels: set the label of the training data")
@@ -154,7 +154,7 @@ def read_labels(labels: Any, n_classes: int) -> Array:
 
 
 def read_weights(weights: Any, labels: Array) -> Array | None:
-    """Weights as float32, or None where there are none."""
+    """Return weights as float32, None without weights."""
     if weights is None or len(weights) == 0:
         return None
     # Made float32 first: a weight above its range is not finite for a booster.
@@ -165,7 +165,7 @@ def read_weights(weights: Any, labels: Array) -> Array | None:
 
 
 def class_shares(labels: Array, weights: Array | None, n_classes: int) -> Array:
-    """Return the weighted share of each class; an error that names a class without any weight."""
+    """Return the weighted share of each class; raise an error for a class without weight."""
     total = np.bincount(labels.astype(np.intp), None if weights is None else weights, minlength=n_classes)
     if not np.all(total > 0):
         missing = int(np.argmin(total > 0))
@@ -176,7 +176,7 @@ def class_shares(labels: Array, weights: Array | None, n_classes: int) -> Array:
 
 
 def _floor(curvature: float) -> np.float32:
-    """1e-6 of the curvature, but a positive number of float32 in any case."""
+    """Return 1e-6 of the curvature, at least the smallest normal float32."""
     return np.float32(max(FLOOR * curvature, float(np.finfo(np.float32).tiny)))
 
 

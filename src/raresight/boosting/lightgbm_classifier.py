@@ -128,7 +128,7 @@ class LightGBMClassifier(BoostedClassifier):
     }
 
     _category_kinds: ClassVar[tuple[str, ...]] = ("text", "whole numbers", "floats", "booleans")
-    # LightGBM writes names into JSON as they are.
+    # LightGBM writes names into JSON without escapes.
     _refused_characters: ClassVar[str] = '",:[]{}'
 
     def _check_names(self, native: dict[str, Any]) -> None:

@@ -27,16 +27,16 @@ def objective(loss: Loss | str, library: str) -> Any:
     The object returned tells the two calls apart, `(scores, dataset)` and `(y_true, scores, weights)`, and
     multiplies by the sample weights, which the libraries leave to a custom objective. A dataset's labels and
     weights are read in its first round and must not be changed while it trains. Labels are 0 and 1, or
-    0 to K - 1 for K class scores a row. Gradient and Hessian are
+    0 to K - 1 for K class scores per row. Gradient and Hessian are
 
         g_i = w_i l'(y_i, z_i),     h_i = w_i max(l''(y_i, z_i), 1e-6 h*),
 
-    in float32, with h* the mean second derivative of a row at the loss-optimal constant (for cross entropy
-    prior (1 - prior)). For K classes the second derivative is the Hessian's diagonal times 2 in XGBoost and
+    in float32. h* is the mean second derivative of a row at the loss-optimal constant, for cross entropy
+    prior (1 - prior). For K classes the second derivative is the Hessian's diagonal times 2 in XGBoost and
     times K/(K - 1) in LightGBM, as in the libraries' own softmax objectives.
 
-    Predictions of the trained model are raw scores; `loss.probability(scores)` makes them probabilities. The
-    start score is yours to set, for example to `start_of(loss, shares)`; `XGBoostClassifier` and
+    The trained model predicts raw scores, which `loss.probability(scores)` converts to probabilities. Set the
+    start score yourself, for example to `start_of(loss, shares)`. `XGBoostClassifier` and
     `LightGBMClassifier` do all of that.
 
     Args:
@@ -169,7 +169,7 @@ class CatBoostObjective:
         return f"objective({str(self.loss)!r}, 'catboost')"
 
     def calc_ders_range(self, approxes: Any, targets: Any, weights: Any) -> list[tuple[float, float]]:
-        """(first, second) derivative of minus the weighted loss, a pair a row."""
+        """Return (first, second) derivative of minus the weighted loss, one pair per row."""
         n = len(targets)
         scores = np.fromiter(approxes, dtype=np.float64, count=n)
         labels = np.fromiter(targets, dtype=np.float64, count=n)

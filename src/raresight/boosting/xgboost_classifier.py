@@ -126,7 +126,7 @@ class XGBoostClassifier(BoostedClassifier):
             )
         scores = run.start.scores
         parameters: dict[str, Any] = {
-            # XGBoost then passes raw scores on as they are, in training and from a loaded model.
+            # XGBoost then returns raw scores without a transform, in training and from a loaded model.
             "objective": "reg:squarederror",
             "disable_default_eval_metric": True,
             "base_score": scores[0] if run.n_scores == 1 else list(scores),

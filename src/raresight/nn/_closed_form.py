@@ -1,10 +1,10 @@
 """One autograd function for every loss: value and closed-form gradient in a single pass.
 
-The gradient is computed with the value, in the forward pass, and kept in place of intermediate
-results; the backward pass only scales it. Run eagerly on the CPU, the pass goes over the input in
-pieces that stay in the cache, so that its many small steps cost little more than one; on CUDA it is
-one kernel where Triton is installed (`kernels.loss`). A backward pass that must itself be
-differentiated recomputes the gradient in differentiable form.
+The forward pass computes the gradient with the value and keeps it in place of intermediate results. The
+backward pass only scales it. In eager mode on the CPU the pass goes over the input in pieces that stay in
+the cache: its many small operations then cost little more than one. On CUDA with Triton it is one kernel
+(`kernels.loss`). A backward pass that is itself differentiated recomputes the gradient in differentiable
+form.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ from .kernels import MOST_CLASSES, SCORE_TYPES, KernelRow, has_triton, kernel_ro
 Tensor = torch.Tensor
 Scale = float | Tensor
 
+# Numbers in a piece: half a megabyte in float32, so that the temporaries of phi stay in the caches.
 _PIECE = 1 << 17
 
 
 @dataclass(frozen=True)
 class LossTask:
-    """What to compute, apart from the tensors.
+    """The arguments of `ClosedForm` that are not tensors: the loss, the kind of target, the reduction.
 
-    `labels` says how to read the target: "hard" (0 or 1), "soft" (between them), "look" (decide by
-    looking), "classes" (class numbers) or "shares" (a share for every class).
+    Attributes:
+        loss: The loss.
+        labels: "hard" (0 or 1), "soft" (between them), "look" (decided by the values), "classes" (class
+            numbers) or "shares" (a share for every class).
+        reduced: Whether losses are summed.
     """
 
     loss: Loss
@@ -42,10 +46,12 @@ class LossTask:
 
 
 class ClosedForm(torch.autograd.Function):
-    """apply(z, target, negative, weight, scale, task): scale * weight * loss, summed if reduced.
+    """Compute scale * weight * loss, summed if reduced.
 
-    `negative` is the share of label 0 where it is not 1 - target; `weight` has the shape of the
-    losses; `scale` is a number (1/n for a mean). Each of the first two may be None.
+        apply(z, target, negative, weight, scale, task)
+
+    `negative` is the share of label 0, None for 1 - target. `weight` has the shape of the losses, None for 1.
+    `scale` is a number, 1/n for a mean.
     """
 
     @staticmethod
@@ -61,6 +67,7 @@ class ClosedForm(torch.autograd.Function):
         wants_gradient = ctx.needs_input_grad[0]
         gradient: Tensor | None
         if torch.compiler.is_compiling():
+            # The compiler fuses the whole pass, which needs neither pieces nor a kernel of ours.
             value, gradient = _whole(z, y, negative, weight, scale, task)
             ctx.save_for_backward(gradient)
         else:
@@ -81,8 +88,8 @@ class ClosedForm(torch.autograd.Function):
         inputs = (z, y, negative, weight, ctx.scale, ctx.task)
         if torch.is_grad_enabled():
             return _times(upstream, _differentiable(*inputs), ctx), None, None, None, None, None
-        # Let go of the gradient, so that it can become the input's .grad without a copy. A graph
-        # that is kept for another backward pass has it computed anew.
+        # Drop the reference to the gradient, so that it can become the input's .grad without a copy. Another
+        # backward pass through a kept graph computes it again.
         gradient: Tensor | None = ctx.gradient
         ctx.gradient = None
         if gradient is None:
@@ -98,9 +105,10 @@ class ClosedForm(torch.autograd.Function):
 
 
 def _times(upstream: Tensor, gradient: Tensor, ctx: Any) -> Tensor:
-    """In the precision of the scores, a half one only after the product.
+    """Multiply in float32 or higher, and round to the precision of the scores last.
 
-    Of a mean over many rows a slope is too small for it, which a gradient scaler makes up for in `upstream`.
+    The slope of a mean over many rows is too small for float16. The product is not, where `upstream` holds
+    the factor of a gradient scaler.
     """
     if not ctx.task.reduced and ctx.task.has_class_axis:
         upstream = upstream.unsqueeze(TorchOps.class_axis(gradient))
@@ -117,7 +125,7 @@ def _evaluate(
     row: KernelRow | None,
     wants_gradient: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """(losses or their sum, gradient) by the fastest way there is."""
+    """Compute (losses or their sum, gradient) by a kernel, in pieces or whole, whichever is fastest."""
     if row is not None:
         from .kernels.loss import KernelGroup, loss_and_gradient
 
@@ -139,7 +147,7 @@ def _evaluate(
 
 
 def _kernel_row(z: Tensor, task: LossTask) -> KernelRow | None:
-    """The loss as numbers on the device where the kernel can do the task; None where it cannot."""
+    """Return the numbers of the loss on the device, None where no kernel can do the task."""
     if not z.is_cuda or z.dtype not in SCORE_TYPES or task.labels == "shares" or not has_triton():
         return None
     outputs = z.shape[TorchOps.class_axis(z)] if task.has_class_axis else 1
@@ -147,14 +155,14 @@ def _kernel_row(z: Tensor, task: LossTask) -> KernelRow | None:
         return None
     try:
         return kernel_row(task.loss, outputs, z.device)
-    except TypeError:  # a user's loss that cannot be hashed; it has no row either
+    except TypeError:  # a user's loss that cannot be hashed, which has no kernel either
         return None
 
 
 def _whole(
     z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: LossTask
 ) -> tuple[Tensor, Tensor]:
-    """(losses or their sum, gradient), in float32 or better."""
+    """Compute (losses or their sum, gradient) at once, in float32 or higher."""
     value, gradient = _weighted(z, y, negative, weight, task)
     # Scaled before the sum: a mean of large losses is finite where their sum is not.
     value = value * scale
@@ -166,7 +174,7 @@ def _whole(
 def _in_pieces(
     z: Tensor, y: Tensor, negative: Tensor | None, weight: Tensor | None, scale: Scale, task: LossTask
 ) -> tuple[Tensor, Tensor]:
-    """The same, a piece of the cache's size at a time."""
+    """Compute the same in pieces that fit into the cache."""
     precision = torch.promote_types(z.dtype, torch.float32)
     losses = None if task.reduced else torch.empty(_loss_shape(z, task), dtype=precision)
     gradient = torch.empty(z.shape, dtype=precision)
@@ -202,7 +210,7 @@ def _loss_shape(z: Tensor, task: LossTask) -> list[int]:
 
 
 def _sum(losses: Tensor) -> float:
-    """In the losses' own precision, or in float64 where that overflows."""
+    """Sum losses in their own precision, or in float64 if that overflows."""
     total = float(losses.sum())
     return total if abs(total) < float("inf") else float(losses.sum(dtype=torch.float64))
 
@@ -237,19 +245,19 @@ def _terms(z: Tensor, y: Tensor, negative: Tensor | None, task: LossTask, order:
 
 
 def _are_hard(labels: Tensor) -> bool:
-    """Whether labels known to lie in [0, 1] are all 0 or 1: the numbers that are their own square."""
+    """Return whether labels in [0, 1] are all 0 or 1: the numbers that equal their squares."""
     return torch.equal(labels * labels, labels)
 
 
 def _refuse_soft(labels: Tensor, y: Tensor) -> Tensor:
-    """A compiled graph cannot raise an error for a label of 0.3; it answers NaN instead."""
+    """Make a label such as 0.3 NaN in a compiled graph, which cannot raise an error."""
     if torch.compiler.is_compiling() and y.is_floating_point():
         return torch.where(labels * labels == labels, labels, float("nan"))
     return labels
 
 
 def _refuse_unknown(terms: tuple[Tensor, ...], f: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Nor can it raise an error for a class number out of range."""
+    """Make the loss of a class number out of range NaN in a compiled graph."""
     if not torch.compiler.is_compiling():
         return terms
     axis = TorchOps.class_axis(f)
@@ -276,7 +284,7 @@ def _differentiable(
 
 
 class ElementGradient(torch.autograd.Function):
-    """The elementwise gradient, whose own derivative is the closed-form second derivative."""
+    """Compute the elementwise gradient, whose derivative is the closed-form second derivative."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, y: Tensor, negative: Tensor | None, task: LossTask) -> Tensor:
@@ -292,7 +300,7 @@ class ElementGradient(torch.autograd.Function):
 
 
 class ClassGradient(torch.autograd.Function):
-    """The gradient by class logits, whose own derivative is the Hessian times a vector."""
+    """Compute the gradient by class logits, whose derivative is the Hessian times a vector."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, y: Tensor, task: LossTask) -> Tensor:

@@ -1,9 +1,8 @@
-"""Where the rows of a batch come from: a table, or a source of your own, that lies on the device as a whole.
+"""Sources of training rows, which lie on the device completely, and the batches drawn from them.
 
-The order of rows and their random changes are drawn for a whole epoch by one generator a seed, decided by
-seed and epoch alone: replicas with the same seed see the same batches, and a training that resumes
-at an epoch needs no generator's state. The draws are made on the CPU, so that they are the same for every
-device.
+One generator per seed draws the order of rows and their random changes for a whole epoch. It follows from
+seed and epoch alone. So replicas with the same seed see the same batches, and a training that resumes needs
+no generator's state. The draws are made on the CPU, so that they are the same for every device.
 """
 
 from __future__ import annotations
@@ -32,11 +31,12 @@ __all__ = [
 
 
 class EpochDraws(NamedTuple):
-    """What is random in an epoch, for each of the U different seeds.
+    """The random draws of an epoch, for each of the U different seeds.
 
     Attributes:
-        order: (steps, U, batch), int64: which rows a batch has.
-        changes: Each (steps, U, batch): how each row is changed; empty where rows are taken as they are.
+        order: (steps, U, batch), int64: the numbers of the rows in each batch.
+        changes: Each (steps, U, batch): the random numbers that change each row. Empty for a source that
+            changes none.
     """
 
     order: Tensor
@@ -47,8 +47,8 @@ class RowSource(ABC):
     """Rows with labels, all of them on one device. Subclass it for rows of your own, such as images.
 
     Attributes:
-        labels: (n,): uint8, or int64 where there are more than 256 classes.
-        weights: (n,), how much each row counts in training, with a mean of 1; None where all count the same.
+        labels: (n,): uint8, or int64 for more than 256 classes.
+        weights: (n,), the weight of each row in training, with a mean of 1. None for equal weights.
     """
 
     labels: Tensor
@@ -60,33 +60,33 @@ class RowSource(ABC):
     @property
     @abstractmethod
     def row_numbers(self) -> int:
-        """How many numbers a row has."""
+        """Return the number of values per row."""
 
     @abstractmethod
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        """The same rows on a device, in a precision."""
+        """Return the same rows on a device, in a precision."""
 
     @abstractmethod
     def draw(self, by: torch.Generator, count: int) -> tuple[Tensor, ...]:
-        """How `count` rows are changed in training, on the CPU; an empty tuple for not at all."""
+        """Draw the numbers that change `count` rows in training, on the CPU; an empty tuple for none."""
 
     @abstractmethod
     def batch(self, index: Tensor, changes: tuple[Tensor, ...]) -> Tensor:
-        """The rows (U, N, ...) at an index (U, N), changed. Part of a CUDA graph."""
+        """Return the rows (U, N, ...) at an index (U, N), changed. A CUDA graph records this call."""
 
     @abstractmethod
     def part(self, rows: slice) -> Tensor:
-        """Some rows (N, ...) as they are evaluated."""
+        """Return some rows (N, ...) for evaluation, unchanged."""
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A number that tells whether two sources are the same."""
+        """Return a digest that is equal for equal sources, by which a folder knows its data again."""
 
     def class_counts(self, outputs: int) -> tuple[int, ...]:
-        """Rows of each label; an error where the labels are not those of a net with so many outputs."""
+        """Count the rows of each label; raise an error for labels beyond those of the net's outputs."""
         classes = max(outputs, 2)
         largest = int(self.labels.max())
-        # Before they are counted: as many counts as the largest label may not fit into memory.
+        # Before counting: bincount reserves as many counts as the largest label, which may exceed memory.
         if largest >= classes:
             raise ValueError(
                 f"the labels go to {largest}, but the net has outputs={outputs}, which is for labels "
@@ -95,7 +95,7 @@ class RowSource(ABC):
         return tuple(torch.bincount(self.labels.to(torch.int64), minlength=classes).tolist())
 
     def class_shares(self, outputs: int) -> tuple[float, ...]:
-        """The share of each label, by the weights of the rows where they have some."""
+        """Return the share of each label, weighted if the rows have weights."""
         counts = self.class_counts(outputs)
         if self.weights is None:
             return tuple(count / len(self) for count in counts)
@@ -104,15 +104,15 @@ class RowSource(ABC):
         return tuple((totals / totals.sum()).tolist())
 
     def weights_on(self, device: torch.device | str, dtype: torch.dtype) -> Tensor | None:
-        """The weights of the rows on a device, None where there are none."""
+        """Return the row weights on a device, None without weights."""
         return None if self.weights is None else self.weights.to(device, dtype)
 
     def weights_given(self) -> tuple[Tensor, ...]:
-        """What the weights add to the fingerprint: nothing where there are none."""
+        """Return the weights as an argument of the fingerprint's digest, nothing without weights."""
         return () if self.weights is None else (self.weights,)
 
     def replaced(self, **attributes: Any) -> Self:
-        """A copy with other values of these attributes, such as tensors on another device."""
+        """Return a copy with other values of these attributes, such as tensors on another device."""
         found = copy(self)
         found.__dict__.update(attributes)
         return found
@@ -123,13 +123,12 @@ _Scaling = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class TableRows(RowSource):
-    """Rows of numbers. They are taken as they are; `standardised` scales them first.
+    """Rows of a table of numbers, unscaled; `standardised` scales the columns first.
 
     Args:
         X: (n, features), finite numbers. They are copied.
         y: (n,), labels 0 and 1 or class numbers.
-        weights: (n,), how much each row counts in training, relative to the others. They are divided by their
-            mean. Default: all the same.
+        weights: (n,), the weight of each row in training. They are divided by their mean. Default: equal.
 
     Example:
         >>> rows = TableRows.standardised([[1.0, 10.0], [3.0, 30.0]], [0, 1])
@@ -156,7 +155,7 @@ class TableRows(RowSource):
         weights: ArrayLike | Tensor | None,
         scaling: _Scaling | None,
     ) -> None:
-        """Make an array of floats that belongs to nobody else the rows."""
+        """Take an array of floats as the rows, without a copy: no one else may hold it."""
         self.labels = as_labels(y, len(values))
         self.weights = as_weights(weights, len(values))
         self.values = torch.from_numpy(values)
@@ -166,10 +165,10 @@ class TableRows(RowSource):
     def standardised(
         cls, X: ArrayLike | Tensor, y: ArrayLike | Tensor, weights: ArrayLike | Tensor | None = None
     ) -> TableRows:
-        """Rows with each column's mean taken off, divided by its standard deviation (1 for a constant).
+        """Subtract each column's mean and divide by its standard deviation (1 for a constant column).
 
-        All rows count the same in both, whatever their weights in training. A column is a constant where its
-        variance is within the rounding of n numbers of its size, as in scikit-learn's `StandardScaler`:
+        Both are unweighted, whatever the weights in training. A column is a constant if its variance is
+        within the rounding error of n numbers of its size, as in scikit-learn's `StandardScaler`:
 
             variance <= n eps variance + (n eps mean)^2,   eps = 2^-52
         """
@@ -189,7 +188,7 @@ class TableRows(RowSource):
     def like(
         self, X: ArrayLike | Tensor, y: ArrayLike | Tensor, weights: ArrayLike | Tensor | None = None
     ) -> TableRows:
-        """Other rows, such as those of the evaluation, scaled as these are."""
+        """Scale other rows, such as those of the evaluation, by the means and deviations of these."""
         values = as_table(X)
         if values.shape[1] != self.row_numbers:
             raise ValueError(
@@ -229,7 +228,7 @@ class TableRows(RowSource):
 
 
 def as_source(data: Any, name: str) -> RowSource:
-    """Rows given as a source, or as a pair (X, y)."""
+    """Return rows given as a source or as a pair (X, y) as a source."""
     if isinstance(data, RowSource):
         return data
     if isinstance(data, tuple) and len(data) == 2:
@@ -240,9 +239,10 @@ def as_source(data: Any, name: str) -> RowSource:
 
 
 def steps_of(rows: int, batch: int) -> tuple[int, int]:
-    """Steps of an epoch and rows of a batch: a batch that would not be full is left out.
+    """Return the steps per epoch and the rows per batch, without a last batch that is not full.
 
-    Which rows that leaves out is drawn anew in every epoch.
+    All batches then have one shape, as a CUDA graph needs. The order is drawn anew in each epoch, so that the
+    omitted rows differ.
 
     >>> steps_of(1000, 128), steps_of(100, 128)
     ((7, 128), (1, 100))
@@ -254,13 +254,14 @@ def steps_of(rows: int, batch: int) -> tuple[int, int]:
 def generators(
     seeds: Sequence[int], *, epoch: int = 0, device: torch.device | str = "cpu"
 ) -> list[torch.Generator]:
-    """One generator per replica, each decided by its seed and the epoch alone.
+    """Return one generator per seed, which follows from the seed and the epoch alone.
 
     A training that resumes at an epoch need not repeat the draws of those before it. Generators of the CPU
     give the same numbers everywhere; those of a GPU differ from them.
     """
     made = []
     for seed in seeds:
+        # Hashed: with seed + epoch, a replica would repeat the batches of its neighbour one epoch later.
         state = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0]
         # torch takes seeds of 63 bits.
         made.append(torch.Generator(device).manual_seed(int(state >> np.uint64(1))))
@@ -276,10 +277,10 @@ def draw_epoch(
     augment: bool = True,
     rows: Sequence[Tensor] | None = None,
 ) -> EpochDraws:
-    """The order of the rows and their changes in an epoch, for different seeds, on the CPU.
+    """Draw the order of the rows and their changes in an epoch, for different seeds, on the CPU.
 
-    `rows` has the rows that each seed draws from, int64 on the CPU. Default: all. Every seed has as many
-    steps as the fewest rows allow.
+    `rows` has the numbers of the rows that each seed draws from, int64 on the CPU. Default: all rows. The
+    shortest set of rows decides the number of steps.
     """
     lengths = [len(source)] * len(seeds) if rows is None else [len(own) for own in rows]
     steps, batch = steps_of(min(lengths), batch)
@@ -295,7 +296,7 @@ def draw_epoch(
 
 
 def _in_steps(draws: Sequence[Tensor], steps: int, batch: int) -> Tensor:
-    """U draws of (steps * batch,) as (steps, U, batch)."""
+    """Stack U draws of (steps * batch,) to (steps, U, batch)."""
     return torch.stack([draw.view(steps, batch) for draw in draws], dim=1)
 
 

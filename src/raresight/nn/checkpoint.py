@@ -1,12 +1,12 @@
-"""The folder of a training: where it stands, so that it can be killed at any moment and go on.
+"""The checkpoint folder of a training, so that it can resume after a crash.
 
-    training.json               what is trained, the last finished epoch, and which state belongs to it
+    training.json               identity of the training, last finished epoch, name of its state file
     state-000012.safetensors    weights, statistics, the optimiser's memory, and which replicas are frozen
     journal.jsonl               the results so far, one line per replica and epoch
     lock                        held by the process that trains
 
-`training.json` is replaced last: whenever the process is killed, it names a state and entries of the journal
-that are on the disk as a whole. What is newer than it is thrown away and done again.
+`training.json` is replaced last. So whenever the process is killed, it names a complete state and journal
+entries that are on the disk. Newer files are removed on resumption, and their epochs are trained again.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
 FORMAT = "raresight.training"
 FORMAT_VERSION = 1
 OURS = "training/"
-"""Before the names of what a state holds beside the stacks of the net, whose own names have no slash."""
+"""Prefix in a state file of tensors that are not stacks of the net, whose names have no slash."""
 BEST = "best/"
-"""After that, before the names of the stacks as they were in each replica's best epoch."""
+"""Second prefix, of the stacks with the weights of each replica's best epoch."""
 BEST_EPOCHS = "best_epochs"
-"""Likewise, of those epochs, 0 for a replica that had none."""
+"""Name after `OURS` of the best epochs, 0 for a replica without one."""
 _POINTER = "training.json"
 _JOURNAL = "journal.jsonl"
 # The entries of training.json, with their types.
@@ -55,13 +55,13 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a training stands.
+    """The progress and the state of a training.
 
     Attributes:
-        epoch: Epochs that are finished.
-        tensors: The state after them, or None where nothing was kept yet.
-        journal_entries: How many entries of the journal belong to them.
-        seconds: How long they took.
+        epoch: Number of finished epochs.
+        tensors: The state after them, None before the first state is saved.
+        journal_entries: Number of entries in the journal that belong to them.
+        seconds: Duration of these epochs.
     """
 
     epoch: int = 0
@@ -71,15 +71,15 @@ class Checkpoint:
 
 
 class OtherTrainingError(ValueError):
-    """A folder belongs to a training that differs from the one that is to go on in it."""
+    """The folder holds a different training, which cannot resume here."""
 
 
 class TrainingFolder:
-    """A folder that belongs to one training, which `identity` describes in plain values."""
+    """A folder of one training, which `identity` describes in plain values."""
 
     def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
         self._folder = folder
-        # As it will be read: tuples are lists then.
+        # Through JSON, which makes lists of tuples, so that it compares equal to what is read.
         self._identity = json.loads(json.dumps(identity, allow_nan=False))
 
     @property
@@ -87,14 +87,13 @@ class TrainingFolder:
         return self._folder / _JOURNAL
 
     def open(self, *, resume: bool) -> Checkpoint:
-        """Read where the training of this folder stands; a folder without one gets one that has not begun.
+        """Return the checkpoint of this folder; a folder without a training gets an empty one.
 
-        A training that differs in nothing but that its recipe has more epochs goes on where the shorter one
-        stands, and the folder is its own from then on. Another training that failed before it had a result,
-        as with a wrong setting, does not stand in the way.
+        A training that only adds epochs resumes from the shorter one and takes over its folder. A different
+        training that failed before its first result, for example by a wrong setting, is replaced.
 
         Raises:
-            ValueError: The folder holds another training, or one that is not to be resumed.
+            ValueError: The folder holds another training, or `resume` is False and it holds this one.
         """
         pointer = self._folder / _POINTER
         has_results = self.journal.exists() and self.journal.stat().st_size > 0
@@ -112,7 +111,7 @@ class TrainingFolder:
             return self._begin()
         if not resume:
             raise ValueError(
-                f"{self._folder} holds a training already: choose another folder, or go on with resume=True"
+                f"{self._folder} holds a training already: choose another folder, or pass resume=True"
             )
         goes_further = _goes_further(described["identity"], self._identity)
         if different and not goes_further:
@@ -123,17 +122,19 @@ class TrainingFolder:
         self._clear_all_but(state)
         found = Checkpoint(described["epoch"], tensors, described["journal_entries"], described["seconds"])
         if goes_further:
+            # Nothing else in a recipe depends on its length, so the weights are those of a training that was
+            # as long from the start.
             self._point(found, state)
         return found
 
     def _begin(self) -> Checkpoint:
         self._folder.mkdir(parents=True, exist_ok=True)
-        # Before any state is written: a state of epoch 0 that is there may be of another training.
+        # Before any state is written: a state of epoch 0 in the folder may belong to another training.
         self._point(Checkpoint(), None)
         return Checkpoint()
 
     def save(self, checkpoint: Checkpoint, metadata: Mapping[str, str]) -> None:
-        """Make this the checkpoint; its journal entries must be on the disk."""
+        """Write this checkpoint, whose journal entries must be on the disk."""
         if checkpoint.tensors is None:
             raise ValueError("a checkpoint needs its tensors")
         state = f"state-{checkpoint.epoch:06d}.safetensors"
@@ -142,7 +143,7 @@ class TrainingFolder:
         self._clear_all_but(state)
 
     def _clear_all_but(self, state: str | None) -> None:
-        """Remove other states and what was left unfinished."""
+        """Remove other states and unfinished files."""
         for left in self._folder.glob("state-*.safetensors"):
             if left.name != state:
                 left.unlink()
@@ -162,7 +163,7 @@ class TrainingFolder:
 
 
 def current_state(folder: Path) -> Path:
-    """The file with the weights of a training's last checkpoint."""
+    """Return the file with the weights of a training's last checkpoint."""
     described = _read_pointer(folder / _POINTER)
     if described["state"] is None or described["epoch"] == 0:
         raise ValueError(
@@ -195,7 +196,7 @@ def _read_pointer(path: Path) -> dict[str, Any]:
 
 
 def _goes_further(there: Any, here: Any) -> bool:
-    """Whether all that differs is that the recipe has more epochs here than there."""
+    """Return whether the recipe has more epochs here than there, and nothing else differs."""
     try:
         before, now = there["recipe"]["epochs"], here["recipe"]["epochs"]
     except (KeyError, TypeError):
@@ -205,7 +206,7 @@ def _goes_further(there: Any, here: Any) -> bool:
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[str]:
-    """What differs between two descriptions in plain values, in words.
+    """Describe each difference between two descriptions in plain values.
 
     >>> differences({"lr": 0.1, "seeds": [0]}, {"lr": 0.2, "seeds": [0]})
     ['lr is 0.1 there and 0.2 here']

@@ -1,8 +1,7 @@
-"""Any loss of `raresight.losses` for torch tensors, as a function and as a module, with the options of
-torch's own.
+"""Any loss of `raresight.losses` on torch tensors, as a function and as a module with torch's options.
 
-The named ones, `tbl_loss` of `functional` and `TBLLoss` of `modules`, are made here from the registered
-losses: a new loss has them without a line written for it.
+The named functions and modules, such as `tbl_loss` of `functional` and `TBLLoss` of `modules`, are generated
+here from the registered losses. A new loss has them without further code.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Prior = float | Sequence[float] | None
 
 
 class LossOptions(TypedDict, total=False):
-    """The options that every loss function and module takes; see `loss_with_logits`."""
+    """Options of every loss function and module; see `loss_with_logits`."""
 
     weight: Tensor | None
     pos_weight: Tensor | None
@@ -62,25 +61,29 @@ def loss_with_logits(
     soft_targets: bool | None = None,
     multiclass: bool | None = None,
 ) -> Tensor:
-    """The loss of raw scores `input` against `target`, reduced.
+    """Return the loss of raw scores `input` against `target`, reduced.
 
-    Shapes: `target` of the shape of `input` means binary or multi-label, as in BCEWithLogitsLoss;
-    an integer `target` without axis 1 of `input` means classes, as in CrossEntropyLoss, dense
-    (N, C, d1, ...) included; `multiclass=True` reads a `target` of the same shape as one share a class.
+    The shapes decide how `target` is read:
 
-    weight: binary: a factor for each element, broadcast; classes: one weight a class, and the mean
-        is the weighted mean. As in torch.
-    pos_weight: binary: a factor for the positives, broadcast.
-    reduction: "mean", "sum" or "none".
-    ignore_index: targets of this value count for nothing. If all do, the mean is 0.
-    label_smoothing: mixes the target with the uniform distribution over its classes.
-    soft_targets: binary targets strictly between 0 and 1. None: recognised where the target can be
-        looked at (eagerly, on the CPU), allowed for elsewhere. False: all are 0 or 1, the fastest
-        when compiled; others are an error, or NaN inside a compiled graph. Whole-number and boolean
-        targets are always hard.
+    * the shape of `input`: binary or multi-label, as in BCEWithLogitsLoss;
+    * integers without axis 1 of `input`: class numbers, as in CrossEntropyLoss, dense (N, C, d1, ...) too;
+    * the shape of `input` with `multiclass=True`: shares of the classes.
 
-    float16 and bfloat16 scores are computed and the loss returned in float32. A mean that overflows
-    is the largest finite number. A NaN score gives NaN, so that a gradient scaler can see it.
+    Args:
+        input: Raw scores. float16 and bfloat16 scores are computed, and their loss returned, in float32.
+        target: Labels, class numbers or shares.
+        loss: The loss.
+        weight: As in torch. Binary: a factor per element, broadcast. Classes: one weight per class, and the
+            mean is the weighted mean.
+        pos_weight: Binary: a factor for the positives, broadcast.
+        reduction: "mean", "sum" or "none".
+        ignore_index: Targets of this value are ignored. If all are, the mean is 0.
+        label_smoothing: Weight of the uniform distribution over the classes that is mixed into the target.
+        soft_targets: Whether binary targets lie strictly between 0 and 1. Integer and boolean targets never
+            do. None: looked up in eager mode on the CPU, assumed elsewhere. False is fastest in compiled
+            graphs, where another target gives NaN; it is an error elsewhere.
+
+    A mean that overflows is the largest finite number. A NaN score gives NaN, for a gradient scaler to see.
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
@@ -113,7 +116,7 @@ def _check_weights(*weights: Tensor | None) -> None:
 
 
 def can_look(tensor: Tensor) -> bool:
-    """Whether values may be looked at: on another device that would wait, in a graph it cannot."""
+    """Return whether values may be read: another device would have to wait, a compiled graph cannot."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -130,7 +133,7 @@ def _finish(
     scale = 1 / count if reduction == "mean" else 1.0
     task = LossTask(loss, labels, reduction != "none")
     if not torch.is_grad_enabled():
-        input = input.detach()  # or an autograd function takes its gradient to be wanted
+        input = input.detach()  # else an autograd function computes a gradient, also under no_grad
     result: Tensor = ClosedForm.apply(  # type: ignore[no-untyped-call]
         input, target, negative, weight, scale, task
     )
@@ -160,6 +163,7 @@ def _binary(
     count: Scale = max(input.numel(), 1)
     if ignore_index is not None:
         kept = target != ignore_index
+        # Scores are masked, too: the weight 0 would not remove the NaN of an ignored NaN score.
         target, input = torch.where(kept, target, 0), torch.where(kept, input, 0)
         weight = kept.to(input.dtype) if weight is None else weight * kept
         count = kept.sum().clamp(min=1)
@@ -172,6 +176,7 @@ def _binary(
         share = share * (1 - label_smoothing) + label_smoothing / 2
         negative, target, labels = 1 - share, share, "soft"
         if pos_weight is not None:
+            # Into the share of label 1: as a factor of the loss it would weigh both shares of a soft target.
             target = (share * pos_weight).expand(input.shape)
     if weight is not None:
         weight = weight.to(torch.promote_types(input.dtype, torch.float32)).expand(input.shape)
@@ -185,7 +190,7 @@ def _label_kind(target: Tensor, soft_targets: bool | None) -> str:
 
 
 def _refuse_outside(target: Tensor, what: str) -> None:
-    """An error for a share that is none."""
+    """Raise an error unless shares lie in [0, 1]."""
     low, high = (end.item() for end in torch.aminmax(target))
     if not (low >= 0 and high <= 1):
         wrong = ~((target >= 0) & (target <= 1))
@@ -252,6 +257,7 @@ def _classes(
         total = factor.sum()
         count = torch.where(total > 0, total, 1.0)
     if not label_smoothing:
+        # Class numbers take one entry per row, shares a pass over all classes.
         return _finish(input, target, None, factor, count, loss, "classes", reduction)
     one_hot = torch.nn.functional.one_hot(target, n_classes).movedim(-1, axis)
     shares = one_hot.to(torch.promote_types(input.dtype, torch.float32))
@@ -269,7 +275,7 @@ def _along(weight: Tensor, input: Tensor, axis: int) -> Tensor:
 
 
 def _is_shape(tensor: Tensor, shape: torch.Size) -> bool:
-    """Whether a tensor has a shape. Axis by axis: of a compiled graph tuples of sizes are not equal."""
+    """Return whether a tensor has a shape, axis by axis: tuples of symbolic sizes never compare equal."""
     return tensor.ndim == len(shape) and all(size == wanted for size, wanted in zip(tensor.shape, shape))
 
 
@@ -351,13 +357,13 @@ class LossModule(torch.nn.Module):
 def _as_weight(weight: Tensor | None) -> Tensor | None:
     if weight is None:
         return None
-    # A copy: deferred reweighting changes it, which is of no concern to who gave it.
+    # A copy, since deferred reweighting changes it in place and the caller's tensor must not change.
     tensor = torch.as_tensor(weight).clone()
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
 def as_module(loss: Loss | str, **options: Unpack[LossOptions]) -> LossModule:
-    """Any loss, or its text, as a module.
+    """Return a loss, or the loss of a text, as a module.
 
     Options: `weight`, `pos_weight`, `reduction`, `ignore_index`, `label_smoothing`, `soft_targets`,
     `multiclass`, each as in `raresight.nn.functional.loss_with_logits`.
@@ -369,13 +375,12 @@ def as_module(loss: Loss | str, **options: Unpack[LossOptions]) -> LossModule:
 
 
 # ---- the named functions and modules -----------------------------------------------------
-# As source text that is compiled here, for the same reason as dataclasses do it: a function with real
-# parameters is what help() shows and what torch.compile can follow. The stubs beside `functional` and
-# `modules` are the same text with types; a test holds them to it.
+# They are compiled from source text, as dataclasses do it: help() shows real parameters, and torch.compile
+# can trace the function. The stubs of `functional` and `modules` are the same text with types (a test).
 
 
 def named_losses(*, entry_points: bool = True) -> dict[str, type[Loss]]:
-    """The registered losses by the name that they have here: those that are not built on another loss."""
+    """Return the registered losses by their torch names, without those composed of another loss."""
     return {
         kind.torch_name or kind.__name__: kind
         for kind in loss_kinds(entry_points=entry_points).values()
@@ -384,19 +389,19 @@ def named_losses(*, entry_points: bool = True) -> dict[str, type[Loss]]:
 
 
 def function_of(name: str, kind: type[Loss]) -> Callable[..., Tensor]:
-    """The function of a loss, such as `tbl_loss` for "TBL"."""
+    """Build the function of a loss, such as `tbl_loss` for "TBL"."""
     made: Callable[..., Tensor] = _compiled(function_source(name, kind), f"{name.lower()}_loss", kind)
     return made
 
 
 def module_of(name: str, kind: type[Loss]) -> type[LossModule]:
-    """The module of a loss, such as `TBLLoss` for "TBL"."""
+    """Build the module of a loss, such as `TBLLoss` for "TBL"."""
     made: type[LossModule] = _compiled(module_source(name, kind), f"{name}Loss", kind)
     return made
 
 
 def function_source(name: str, kind: type[Loss], *, typed: bool = False) -> str:
-    """The source of the function of a loss; typed and without a body for a stub."""
+    """Return the source of the function of a loss; typed and without a body for a stub."""
     call = f"loss_with_logits(input, target, kind.with_prior({_passed(kind)}), **options)"
     head = _parameters(kind, ["input", "target"], typed)
     about = f"{_summary(kind)} See `raresight.losses.{kind.__name__}` and `loss_with_logits`."
@@ -406,7 +411,7 @@ def function_source(name: str, kind: type[Loss], *, typed: bool = False) -> str:
 
 
 def module_source(name: str, kind: type[Loss], *, typed: bool = False) -> str:
-    """The source of the module of a loss; typed and without a body for a stub."""
+    """Return the source of the module of a loss; typed and without a body for a stub."""
     head = _parameters(kind, ["self"], typed)
     about = f"{_summary(kind)} See `raresight.losses.{kind.__name__}`."
     arrow = " -> None" if typed else ""
@@ -422,7 +427,7 @@ def _own(kind: type[Loss]) -> dict[str, inspect.Parameter]:
 
 
 def _parameters(kind: type[Loss], first: list[str], typed: bool) -> str:
-    """The parameters in brackets: those of the loss, `prior`, its `tau`, and the options."""
+    """Write the parameter list: those of the loss, `prior`, its `tau`, and the options."""
     types = get_type_hints(kind) if typed else {}
 
     def written(name: str, hint: str, default: Any) -> str:
@@ -448,7 +453,7 @@ def _parameters(kind: type[Loss], first: list[str], typed: bool) -> str:
 
 
 def _type_text(hint: Any) -> str:
-    """A type as it is written: a sequence where the loss keeps a tuple."""
+    """Write a type; a tuple that the loss keeps is given as a sequence."""
     text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
     return text.replace("tuple[float, ...]", "Sequence[float]").replace("typing.", "")
 
@@ -460,12 +465,12 @@ def _passed(kind: type[Loss]) -> str:
 
 
 def _summary(kind: type[Loss]) -> str:
-    """The first paragraph of its docstring, in one line."""
+    """Return the first paragraph of a loss's docstring in one line."""
     return " ".join((inspect.getdoc(kind) or kind.__name__).split("\n\n")[0].split())
 
 
 def _compiled(source: str, name: str, kind: type[Loss]) -> Any:
-    # Inside a function, whose variables torch.compile can follow; globals it would look up in this module.
+    # In a closure, which torch.compile can trace; it would look up globals in this module.
     body = "".join(f"    {line}\n" for line in source.splitlines())
     maker = f"def make(kind, loss_with_logits, LossModule):\n{body}    return {name}\n"
     space: dict[str, Any] = {"__name__": __name__}

@@ -1,8 +1,8 @@
 """The losses of K replicas, computed together.
 
-Losses with the same phi are computed at once, with their numbers as tensors: one row a replica. On CUDA that
-is done by a Triton kernel where phi has one (see `raresight.nn.kernels`), elsewhere, in float64 and in
-compiled graphs by PyTorch's operations.
+Losses with the same phi are computed at once, with their numbers in a tensor of one row per replica. On CUDA
+a Triton kernel does that if phi has one (see `raresight.nn.kernels`). Elsewhere, in float64 and in compiled
+graphs, PyTorch's operations do.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _WHOLE_NUMBERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
 
 
 class LossTable(torch.nn.Module):
-    """The losses of K replicas, their parameters as tensors (buffers), one row a replica.
+    """The losses of K replicas, with their parameters in buffers of one row per replica.
 
-    The replicas are grouped by the phi of their loss (see `raresight.losses.contract.NormalForm`); each group
-    is computed at once. A loss without a normal form (a user's own function) is computed on its own. Nothing
-    waits for the device, so that a training step can be captured in a CUDA graph after it ran once.
+    The replicas are grouped by the phi of their loss (see `raresight.losses.contract.NormalForm`), and each
+    group is computed at once. A loss without a normal form (a user's own function) is computed on its own.
+    Nothing waits for the device, so that a CUDA graph can hold the loss once it ran.
 
-    The parameters move with `.to(device)`; they keep float64 whatever the type of the scores and are no
-    part of the state dict.
+    The parameters move with `.to(device)`. They keep float64 whatever the type of the scores, and they are
+    not in the state dict.
 
     >>> losses = LossTable(["tbl(alpha=0.8,C=0.5)", "focal(gamma=2.0)"])
     >>> losses(torch.zeros(2, 3), torch.tensor([0, 1, 1])).round(decimals=4).tolist()
@@ -60,6 +60,8 @@ class LossTable(torch.nn.Module):
             raise ValueError(f"outputs must be 1 (a binary score) or the number of classes, got {outputs}")
         for place, loss in enumerate(self.losses):
             _check_fit(loss, place, outputs)
+        # By phi and not by the class of the loss. A class-weighted or logit-adjusted TBL differs from TBL in
+        # scales, shifts and weights alone, and is computed with it.
         forms = [loss.normal_form(outputs) for loss in self.losses]
         members = _by_phi(forms)
         self._alone = tuple(place for place, form in enumerate(forms) if form is None)
@@ -68,7 +70,7 @@ class LossTable(torch.nn.Module):
             rows = torch.tensor([packed(_known(forms[place])) for place in places], dtype=torch.float64)
             self.register_buffer(f"_table_{i}", rows, persistent=False)
             self.register_buffer(f"_replicas_{i}", torch.tensor(places), persistent=False)
-        # From the order of the groups, and then of the losses alone, back to that of the replicas.
+        # Results come group by group, then those of the losses alone; this is the way back to the replicas.
         order = [*(place for places in members for place in places), *self._alone]
         self.register_buffer("_back", torch.argsort(torch.tensor(order)), persistent=False)
         alone = torch.tensor(self._alone, dtype=torch.int64)
@@ -81,20 +83,20 @@ class LossTable(torch.nn.Module):
         weights: Tensor | None = None,
         row_weights: Tensor | None = None,
     ) -> Tensor:
-        """The mean loss of each replica over the batch, (K,), in float32 or the scores' float64.
+        """Return the mean loss of each replica over the batch, (K,), in float32 or the scores' float64.
 
-        scores (K, N), or (K, N, classes) for several outputs; labels (K, N) or (N,), whole numbers: 0/1
-        or class numbers. With weights (K, 2) or (K, classes), one a label, it is the weighted mean
+        scores: (K, N), or (K, N, classes) for several outputs. labels: (K, N) or (N,), integers 0/1 or class
+        numbers. With weights (K, 2) or (K, classes), one per label, it is the weighted mean
 
             sum_i weights[k, y_i] loss_i / sum_i weights[k, y_i],
 
-        as that of torch's CrossEntropyLoss. `row_weights` v, (K, N) or (N,), multiply the losses and not the
-        sum that they are divided by:
+        as in torch's CrossEntropyLoss. `row_weights` v, (K, N) or (N,), multiply the losses, but not the
+        divisor:
 
             sum_i v_i weights[k, y_i] loss_i / sum_i weights[k, y_i],   without weights  sum_i v_i loss_i / N,
 
-        so that a row counts the same in whichever batch it is. A label out of range is an error on the CPU
-        and gives NaN for its replica elsewhere. What a replica gets depends on its own scores alone.
+        so that the weight of a row does not depend on its batch. A label out of range is an error on the CPU,
+        and gives NaN for its replica elsewhere. The loss of a replica depends on its own scores alone.
         """
         self._check(scores, labels, weights, row_weights)
         sums = self._weighted_sums(scores, labels, weights, row_weights)
@@ -106,7 +108,7 @@ class LossTable(torch.nn.Module):
     def _weighted_sums(
         self, scores: Tensor, labels: Tensor, weights: Tensor | None, row_weights: Tensor | None
     ) -> Tensor:
-        """The mean over the batch of row_weights * weights[k, y] * loss_k, (K,)."""
+        """Return the mean over the batch of row_weights * weights[k, y] * loss_k, (K,)."""
         alone = [self._one(place, scores, labels, weights, row_weights) for place in self._alone]
         if not self._groups:
             return torch.cat(alone)
@@ -116,9 +118,9 @@ class LossTable(torch.nn.Module):
         return result.index_copy(0, self._places_alone, torch.cat(alone)) if alone else result
 
     def start(self, priors: float | Sequence[float]) -> Tensor:
-        """The constant scores (K, outputs) that minimise each loss where the classes have these priors.
+        """Return the constant scores (K, outputs) that minimise each loss at these priors, in float64.
 
-        `priors` is P(y=1) for a binary score, or one prior a class. In float64.
+        `priors` is P(y=1) for a binary score, or one prior per class.
 
         >>> LossTable(["crossentropy", "alpha(0.5)"]).start(0.01).flatten().round(decimals=3).tolist()
         [-4.595, -2.298]
@@ -127,14 +129,14 @@ class LossTable(torch.nn.Module):
             if np.ndim(priors) != 0:
                 raise ValueError(f"a binary score has one prior, P(y=1), got {priors!r}")
         elif np.shape(priors) != (self.outputs,):
-            raise ValueError(f"{self.outputs} class priors are needed, one a class, got {priors!r}")
+            raise ValueError(f"{self.outputs} class priors are needed, one per class, got {priors!r}")
         return torch.stack([start_scores(loss, priors) for loss in self.losses])
 
     def extra_repr(self) -> str:
         return f"{len(self.losses)} losses, outputs={self.outputs}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LossTable:
-        """Move with a module, but stay in float64: `.half()` is meant for scores, not for parameters."""
+        """Move the buffers, but keep them float64: `.half()` of a net is meant for scores, not for these."""
         exact = {name: buffer for name, buffer in self.named_buffers() if buffer.is_floating_point()}
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, before in exact.items():
@@ -144,7 +146,7 @@ class LossTable(torch.nn.Module):
         return self
 
     def _flat_groups(self) -> list[Any]:
-        """What `StackLosses` takes: each group, its table and its replicas."""
+        """Return the arguments of `StackLosses`: each group, its table and its replicas."""
         flat: list[Any] = []
         for i, group in enumerate(self._groups):
             flat += [group, getattr(self, f"_table_{i}"), getattr(self, f"_replicas_{i}")]
@@ -194,7 +196,7 @@ class LossTable(torch.nn.Module):
             raise TypeError(f"labels must be whole numbers (uint8, int64, ...), got {labels.dtype}")
         if weights is not None and tuple(weights.shape) != (replicas, max(outputs, 2)):
             raise ValueError(
-                f"weights must have shape ({replicas}, {max(outputs, 2)}), one a replica and label, "
+                f"weights must have shape ({replicas}, {max(outputs, 2)}), one per replica and label, "
                 f"got {tuple(weights.shape)}"
             )
         if row_weights is not None and tuple(row_weights.shape) not in ((n,), (replicas, n)):
@@ -225,14 +227,13 @@ def _check_fit(loss: Loss, place: int, outputs: int) -> None:
 
 
 def _mean_weight(labels: Tensor, weights: Tensor) -> Tensor:
-    """The mean weight of the rows of each replica, (K,); labels out of range count for the nearest."""
+    """Return the mean class weight of each replica's rows, (K,); labels out of range are clamped."""
     own = labels.to(torch.int64).clamp(0, weights.shape[1] - 1)
     return weights.gather(1, own.expand(len(weights), own.shape[-1])).mean(1)
 
 
 def _by_phi(forms: Sequence[NormalForm | None]) -> list[list[int]]:
-    """The places of the losses of each phi, those with a hand-written kernel first, in the order of its
-    bodies."""
+    """Return the places of the losses of each phi, those with a hand-written kernel body first."""
     members: dict[Any, list[int]] = {}
     for place, form in enumerate(forms):
         if form is not None:
@@ -249,15 +250,15 @@ def _known(form: NormalForm | None) -> NormalForm:
 
 @dataclass(frozen=True)
 class _PhiGroup:
-    """Losses of one phi.
+    """Losses with one phi, which differ in their numbers.
 
     Attributes:
-        phi: Their phi.
-        numbers: The numbers that all of them share; None for one that differs, which stands in the table.
-            Shared ones are passed on as they are: phi may then take fewer operations.
-        counts_spread: As of `NormalForm`.
-        is_plain: Whether each of them is phi(z) for a positive and phi(-z) for a negative.
-        body: The number of the hand-written kernel's body; None where there is none.
+        phi: The function of the margin.
+        numbers: The numbers that all losses share, None for one that differs and is in the table. A shared
+            number is passed as a float, with which phi may take fewer operations.
+        counts_spread: See `NormalForm`.
+        is_plain: Whether each loss is phi(z) for a positive and phi(-z) for a negative.
+        body: The number of the hand-written kernel body, None without one.
     """
 
     phi: Callable[..., tuple[Tensor, ...]]
@@ -275,7 +276,7 @@ class _PhiGroup:
         return _PhiGroup(first.phi, shared, first.counts_spread, is_plain, body_of(first))
 
     def terms(self, table: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
-        """phi and phi' of margins (rows, n, ...) by a table in their precision."""
+        """Return phi and phi' of margins (rows, n, ...) by a table in their precision."""
         spread = [None] * (m.ndim - 1)
         numbers = [
             table[(slice(None), i, *spread)] if number is None else number
@@ -286,12 +287,12 @@ class _PhiGroup:
 
 
 class StackLosses(torch.autograd.Function):
-    """apply(scores, labels, weights, row_weights, back, alone, group, table, replicas, group, ...).
+    """Compute K means over the batch of row_weights * weights[k, y] * loss_k, with closed-form gradients.
 
-    K means over the batch of row_weights * weights[k, y] * loss_k, with closed-form gradients.
+        apply(scores, labels, weights, row_weights, back, alone, group, table, replicas, group, ...)
 
-    `alone` replicas are in no group; their losses and gradients are zero. `back` are the places of the
-    replicas in the order of the groups, those alone last.
+    `alone` is the number of replicas in no group, whose losses and gradients are zero here. `back` are the
+    places of the replicas in the order of the groups, those alone last.
     """
 
     @staticmethod
@@ -315,6 +316,8 @@ class StackLosses(torch.autograd.Function):
             values, gradient = stack_losses(scores, labels, rows, weights, row_weights, complete=not alone)
         else:
             values, gradient = _in_torch(scores, labels, weights, row_weights, back, alone, groups)
+        # The gradient alone, which is cheap beside the value: the graph keeps one tensor instead of the
+        # intermediate results of phi.
         ctx.save_for_backward(gradient)
         return values
 
@@ -329,6 +332,7 @@ class StackLosses(torch.autograd.Function):
 def _runs_in_a_kernel(scores: Tensor, groups: Groups) -> bool:
     if torch.compiler.is_compiling() or not scores.is_cuda or scores.dtype not in SCORE_TYPES:
         return False
+    # All groups or none: the kernels write into tensors of all replicas, PyTorch's operations make parts.
     if any(group.body is None for group, _, _ in groups):
         return False
     return has_triton() and (scores.ndim == 2 or scores.shape[2] <= MOST_CLASSES)
@@ -374,7 +378,7 @@ def _in_torch(
 def _binary_terms(
     group: _PhiGroup, table: Tensor, z: Tensor, y: Tensor, label_weights: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Losses and slopes (rows, n) of scores (rows, n)."""
+    """Return losses and slopes (rows, n) of scores (rows, n)."""
     scales, shifts, _, weights = table[:, -8:].reshape(-1, 4, 2).unbind(1)
     if label_weights is not None:
         weights = weights * label_weights.to(weights.dtype)
@@ -385,7 +389,7 @@ def _binary_terms(
 
     scale = choose(scales)
     value, slope = group.terms(table, TorchOps.finite(scale * z + choose(shifts)))
-    # A label that is neither shows as NaN where it could not be refused.
+    # A label other than 0 or 1 gives NaN, since a device cannot raise an error.
     weight = torch.where(positive | (y == 0), choose(weights), _NAN)
     return TorchOps.finite(weight * value), TorchOps.finite(weight * (scale * slope))
 
@@ -393,7 +397,7 @@ def _binary_terms(
 def _class_terms(
     group: _PhiGroup, table: Tensor, f: Tensor, y: Tensor, label_weights: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Losses (rows, n) and gradients (rows, n, classes) of logits (rows, n, classes)."""
+    """Return losses (rows, n) and gradients (rows, n, classes) of logits (rows, n, classes)."""
     classes = f.shape[2]
     scales, shifts, margins, weights = table[:, -4 * classes :].reshape(-1, 4, 1, classes).unbind(1)
     if label_weights is not None:

@@ -1,4 +1,4 @@
-"""A linear layer of cosines."""
+"""A linear layer whose outputs are cosines, for LDAM."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NormedLinear(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Directions uniform on the sphere."""
+        """Draw directions uniformly on the sphere."""
         with torch.no_grad():
             self.weight.copy_(F.normalize(torch.randn_like(self.weight), dim=1))
 

@@ -1,6 +1,6 @@
 """SGD and AdamW for a stack of replicas whose weights lie in one tensor, one row per replica.
 
-Everything happens on the device and without a look at a value, so that a CUDA graph can hold it.
+No value is read back from the device, so that a CUDA graph can hold a step.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ __all__ = ["FlatStacks", "StackOptimiser", "clip_factors"]
 
 
 class FlatStacks:
-    """Tensors of shape (K, ...) as one of shape (K, P), and back, each in one or two kernels."""
+    """Tensors of shape (K, ...) as one of shape (K, P), and back, in one or two GPU kernels each way."""
 
     def __init__(self, stacks: Sequence[Tensor], replicas: int) -> None:
         self.replicas = replicas
         for stack in stacks:
             if not stack.is_contiguous() or stack.shape[0] != replicas or not stack.is_floating_point():
                 raise ValueError(
-                    f"weights and buffers must be contiguous floats of shape ({replicas}, ...), one row a "
+                    f"weights and buffers must be contiguous floats of shape ({replicas}, ...), one row per "
                     f"replica, but one is {stack.dtype} of shape {tuple(stack.shape)}"
                 )
-        # Views: what is written to them is written to the stacks.
+        # Views, so that writing to them writes to the stacks.
         self._rows = [stack.detach().view(replicas, -1) for stack in stacks]
         self._sizes = [rows.shape[1] for rows in self._rows]
 
     def gather(self, stacks: Sequence[Tensor] | None = None) -> Tensor:
-        """The stacks, or others of their shapes such as gradients, as a new tensor (K, P)."""
+        """Return the stacks, or others of their shapes such as gradients, as a new tensor (K, P)."""
         if stacks is None:
             return torch.cat(self._rows, dim=1)
         return torch.cat([stack.reshape(self.replicas, -1) for stack in stacks], dim=1)
@@ -43,7 +43,7 @@ class FlatStacks:
 
 
 def clip_factors(norms: Tensor, limits: Tensor) -> Tensor:
-    """What each gradient is multiplied by so that its norm keeps the limit, as torch's `clip_grad_norm_`.
+    """Return the factors that bring gradient norms within their limits, as torch's `clip_grad_norm_`.
 
         min(1, limit / (norm + 1e-6))
 
@@ -54,23 +54,23 @@ def clip_factors(norms: Tensor, limits: Tensor) -> Tensor:
 
 
 def _has_kernel(weights: Tensor) -> bool:
-    # Places within a replica are counted in 32 bits.
+    # The kernel counts places within a replica in 32 bits.
     return weights.is_cuda and weights.dtype == torch.float32 and weights.shape[1] < 2**31 and has_triton()
 
 
 class StackOptimiser:
-    """One optimiser step for K independent models.
+    """SGD or AdamW for K independent models.
 
     SGD:    m <- momentum m + g + weight_decay w,   w <- w - lr m
     AdamW:  w <- w (1 - lr weight_decay),   m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2,
             w <- w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
 
-    A replica alone moves as under `torch.optim.SGD` or `torch.optim.AdamW`. Rows that are not alive stay as
-    they are, whatever their gradients.
+    A replica moves as it would alone under `torch.optim.SGD` or `torch.optim.AdamW`. Rows that are not alive
+    keep their values, whatever their gradients.
 
     Attributes:
         weights: (K, P), the weights of all parameters.
-        slots: What the optimiser remembers, each (K, P): "momentum"; or "mean" and "square".
+        slots: The optimiser's state, each (K, P): "momentum"; or "mean" and "square".
 
     Example:
         >>> weight = torch.nn.Parameter(torch.tensor([[1.0], [2.0]]))
@@ -90,19 +90,19 @@ class StackOptimiser:
         self.slots = {name: torch.zeros_like(self.weights) for name in names}
 
     def gather(self, gradients: Sequence[Tensor]) -> Tensor:
-        """The gradients of the parameters as (K, P)."""
+        """Return the gradients of the parameters as (K, P)."""
         return self._stacks.gather(gradients)
 
     def reread(self) -> None:
-        """Take over parameters that somebody else has set."""
+        """Copy the parameters to the optimiser's weights, after another writer such as a checkpoint."""
         self.weights.copy_(self._stacks.gather())
 
     def write(self) -> None:
-        """Give the parameters the weights of this optimiser."""
+        """Copy the optimiser's weights to the parameters."""
         self._stacks.write(self.weights)
 
     def show(self, weights: Tensor) -> None:
-        """Give the parameters other weights, (K, P), until `write` or the next step."""
+        """Copy other weights, (K, P), to the parameters, until `write` or the next step."""
         self._stacks.write(weights)
 
     @torch.no_grad()
@@ -117,11 +117,11 @@ class StackOptimiser:
         """Move the weights.
 
         Args:
-            gradient: (K, P); it may be changed.
+            gradient: (K, P); it may be overwritten.
             rate: (K,), the learning rates.
-            alive: (K,), bool; the others are left alone.
-            count: Which step it is, from 1: a tensor without axes.
-            factor: (K,), what the gradients are multiplied by, to clip them. Default: 1.
+            alive: (K,), bool; the other replicas do not move.
+            count: The number of the step, from 1, as a tensor without axes.
+            factor: (K,), factors of the gradients, to clip them. Default: 1.
         """
         if self._recipe.optimiser == "sgd" and _has_kernel(self.weights):
             ones = torch.ones_like(rate) if factor is None else factor
@@ -131,6 +131,7 @@ class StackOptimiser:
         if factor is not None:
             gradient.mul_(factor.unsqueeze(1))
         rate, alive = rate.unsqueeze(1), alive.unsqueeze(1)
+        # By `where` and not by a product with 0, which would keep the NaN of a frozen replica's gradient.
         if self._recipe.optimiser == "sgd":
             moved = self._sgd(gradient, rate, alive)
         else:
@@ -146,7 +147,7 @@ class StackOptimiser:
         return torch.addcmul(self.weights, momentum, rate, value=-1.0)
 
     def _sgd_by_kernel(self, gradient: Tensor, factor: Tensor, rate: Tensor, alive: Tensor) -> None:
-        """The same in one pass over the weights instead of five."""
+        """Do the same in one pass over the weights instead of five."""
         from .kernels.sgd import sgd_step
 
         sgd_step(
@@ -167,6 +168,7 @@ class StackOptimiser:
         torch.where(
             alive, (square * second).addcmul_(gradient, gradient, value=1 - second), square, out=square
         )
+        # In float64: 1 - 0.999^t loses three digits in float32 for the first steps.
         age = count.to(torch.float64)
         mean_bias = (1 - torch.pow(first, age)).to(mean.dtype)
         square_bias = (1 - torch.pow(second, age)).sqrt().to(mean.dtype)

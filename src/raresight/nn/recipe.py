@@ -1,4 +1,4 @@
-"""How nets are trained: everything that decides the weights apart from net, losses, seeds and data."""
+"""The settings of a training: all that decides the weights apart from net, losses, seeds and data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import torch
 
 __all__ = ["DEFAULT_CLIP", "Recipe", "ScheduleWarning"]
 
-# The limit of a replica's gradient norm unless one is given. Losses with an unbounded gradient need one. By
-# benchmarks/measure_clipping.py (results/clipping.csv): without one 3 of 4 trainings with alpha or TBL ended
-# in NaN; 1 shortens half of all steps and has the lowest AUC, 5 shortens one to four in a hundred; at 20 one
-# training in four was spoilt by an explosion.
+# The default limit of a replica's gradient norm. Losses with an unbounded gradient need one. Measured by
+# benchmarks/measure_clipping.py (results/clipping.csv), on four trainings with alpha loss or TBL per limit:
+# - none: 3 of 4 ended in NaN;
+# - 1: clips half of all steps and has the lowest AUC;
+# - 5: clips 1 to 4 % of the steps, and no training was spoilt;
+# - 20: an explosion spoilt one of 4.
 DEFAULT_CLIP: float | None = 5.0
 
 _OPTIMISERS = ("sgd", "adamw")
@@ -25,49 +27,48 @@ _SEQUENCES = {"betas": "(0.9, 0.999)", "decay_epochs": "(160, 180)", "fprs": "(0
 
 
 class ScheduleWarning(UserWarning):
-    """A training is too short for what its recipe plans, such as the end of the warm-up."""
+    """A training ends before a part of its schedule begins, or before the warm-up is over."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a stack of nets is trained. The defaults are the paper's for tables: AdamW at a constant rate.
+    """The settings of a training. The defaults are the paper's for tables: AdamW at a constant rate.
 
-    The learning rate of step t (of all steps, from 0) in epoch e (from 0) is
+    The learning rate of step t (of all steps, from 0) in epoch e (from 0), with n(e) decay epochs <= e, is
 
-        lr * min(1, (t + 1) / (warmup_epochs * steps an epoch)) * decay_factor^(decay epochs that are <= e)
+        lr * min(1, (t + 1) / (warmup_epochs * steps per epoch)) * decay_factor^n(e)
 
     Attributes:
         epochs: Passes over the training rows.
-        batch: Rows per step. A last batch that would not be full is left out; where there are fewer rows than
-            a batch, a batch is all of them.
+        batch: Rows per step. A last batch that is not full is omitted. Fewer rows than this make one batch.
         optimiser: "sgd" (with momentum) or "adamw".
         lr: The base learning rate, or one per replica.
-        momentum: Of SGD.
+        momentum: Momentum of SGD.
         weight_decay: Added to the gradient by SGD, decoupled by AdamW.
-        betas: Of AdamW.
-        epsilon: Of AdamW.
-        warmup_epochs: Over these the learning rate rises linearly, step by step.
-        decay_epochs: From each of these on the learning rate is `decay_factor` times lower.
-        decay_factor: See there.
-        clip: The largest gradient norm of a replica; a longer gradient is shortened to it. None is no limit.
-            Or one entry per replica.
+        betas: Decay rates (b1, b2) of AdamW's means of gradients and of squares.
+        epsilon: Added to the denominator of AdamW.
+        warmup_epochs: Length of the warm-up, in which the learning rate rises linearly, step by step.
+        decay_epochs: Epochs (from 0) from which the learning rate is multiplied by `decay_factor`.
+        decay_factor: Factor of each decay.
+        clip: The largest gradient norm of a replica, or one per replica. A longer gradient is scaled down to
+            it. None: no limit.
         precision: "float32"; "bf16" runs the net under autocast, with weights, loss and optimiser in float32;
             "float64".
-        drw_epoch: From this epoch on classes are weighted by their effective number (deferred reweighting).
-            None is never.
-        deferred: Which replicas that concerns, one boolean per replica. Default: those whose loss asks for
-            it.
-        start_at_prior: Whether the head's bias starts at the score that is right for the prior alone.
-        augment: Whether training rows are changed at random, as their source does it: images are cropped and
+        drw_epoch: Epoch (from 0) from which classes are weighted by their effective numbers (deferred
+            reweighting). None: never.
+        deferred: Whether each replica is reweighted, one boolean per replica. Default: those whose loss
+            prefers it.
+        start_at_prior: Whether the head's bias starts at the loss-optimal constant score for the prior.
+        augment: Whether the row source changes training rows at random. Images, for example, are cropped and
             flipped.
-        evaluate_every: Epochs between evaluations; the last epoch is always evaluated.
-        bf16_evaluation: Whether the evaluation runs under autocast, too, but for the head: faster, with
-            scores as exact as those in training, about 1 %.
+        evaluate_every: Epochs between evaluations. The last epoch is always evaluated.
+        bf16_evaluation: Whether the evaluation runs under autocast, too, except for the head. It is faster,
+            with scores as exact as those in bf16 training, about 1 %.
         fprs: False-positive rates of the partial AUC and the recall of binary nets.
-        best_by: The metric that chooses the best epoch. Default: the partial AUC at the first of `fprs`; for
+        best_by: The metric that chooses the best epoch. Default: the partial AUC at the first of `fprs`, for
             several classes the balanced accuracy.
-        compiled: Whether the training pass goes through `torch.compile`.
-        cuda_graph: Whether the step is recorded as a CUDA graph on a GPU; without, it runs operation by
+        compiled: Whether the forward pass of training goes through `torch.compile`.
+        cuda_graph: Whether the step is recorded as a CUDA graph on a GPU. Otherwise it runs operation by
             operation, with the same result.
         deterministic: Whether cuDNN is held to deterministic algorithms, so that a seed gives the same curve
             twice.
@@ -147,7 +148,7 @@ class Recipe:
             raise ValueError("fprs must hold at least one false-positive rate, but is empty")
         for fpr in self.fprs:
             _check_range("fprs", fpr, above=0.0, most=1.0)
-        # As the metrics are named after them.
+        # Metrics are named after the rates in this format: equal names would overwrite each other.
         names = [f"{fpr:g}" for fpr in self.fprs]
         twins = sorted({name for name in names if names.count(name) > 1})
         if twins:
@@ -165,12 +166,12 @@ class Recipe:
             )
         if self.drw_epoch is None:
             raise ValueError(
-                "deferred says which replicas are reweighted late, but drw_epoch is None, which is for "
-                "never: give drw_epoch, or leave deferred out"
+                "deferred chooses replicas for deferred reweighting, but drw_epoch is None, which is for "
+                "never: give drw_epoch, or omit deferred"
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return the fields as plain values, ready for JSON."""
         return {
             field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
             for field in fields(self)
@@ -178,7 +179,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The recipe that `to_dict` wrote."""
+        """Build a recipe from the values of `to_dict`."""
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
             raise ValueError(f"a recipe has no {', '.join(unknown)}: it was written by another version")
@@ -186,21 +187,21 @@ class Recipe:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of weights and loss."""
+        """Return the precision of weights and loss."""
         return torch.float64 if self.precision == "float64" else torch.float32
 
     def rates_of(self, replicas: int) -> list[float]:
-        """The base learning rate of each replica."""
+        """Return the base learning rate of each replica."""
         return _spread("lr", self.lr, replicas)
 
     def clips_of(self, replicas: int) -> list[float] | None:
-        """The limit of each replica's gradient norm, infinity where it has none; None where none has."""
+        """Return the limit of each gradient norm, infinity for none; None if no replica has a limit."""
         limits = [math.inf if limit is None else limit for limit in _spread("clip", self.clip, replicas)]
         return limits if min(limits) < math.inf else None
 
 
 def _plain(value: Any) -> Any:
-    """Sequences as tuples, and numbers of NumPy as Python's."""
+    """Convert sequences to tuples and NumPy's numbers to Python's, so that recipes hash and compare."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""How well each replica of a stack ranks or classifies the rows of a set."""
+"""Metrics of each replica of a stack: how well it ranks or classifies rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ __all__ = ["check_evaluation", "default_metric", "evaluate_replicas", "metric_na
 
 
 def evaluate_replicas(replicas: Replicas, rows: RowSource, recipe: Recipe) -> list[dict[str, float]]:
-    """The metrics of each replica by name, on the device; NaN for a replica with a score that is NaN.
+    """Return the metrics of each replica by name; NaN for a replica with a score that is NaN.
 
-    For a binary net: `roc_auc`, `average_precision`, and for each rate f of `recipe.fprs` `partial_auc_f`
-    (McClish's) and `recall_f`. For several classes: `accuracy`, `balanced_accuracy`, `minority_accuracy`, and
-    `accuracy_c` for each class c; a row's class is the one with the largest score.
+    They are computed on the device of the replicas.
+
+    * Binary: `roc_auc`, `average_precision`, and for each rate f of `recipe.fprs` `partial_auc_f` (by
+      McClish) and `recall_f`.
+    * Several classes: `accuracy`, `balanced_accuracy`, `minority_accuracy`, and `accuracy_c` for each class
+      c. A row's predicted class has its largest score.
 
     Example:
         >>> from functools import partial
@@ -37,6 +40,7 @@ def evaluate_replicas(replicas: Replicas, rows: RowSource, recipe: Recipe) -> li
     rows.class_counts(replicas.net.outputs)  # refuses labels that the net does not have
     scores = replicas.scores(rows, bf16=recipe.bf16_evaluation)
     labels = rows.labels.to(scores.device)
+    # One replica that diverged must not end the evaluation of the others, and metrics refuse NaN.
     broken = scores.flatten(1).isnan().any(1).tolist()
     if replicas.net.outputs == 1:
         found = [{} if bad else _of_scores(labels, row, recipe) for bad, row in zip(broken, scores)]
@@ -46,20 +50,21 @@ def evaluate_replicas(replicas: Replicas, rows: RowSource, recipe: Recipe) -> li
 
 
 def confusion_counts(labels: Tensor, scores: Tensor) -> Tensor:
-    """How many rows of each label have their largest score at each class: (K, label, class), on the device.
+    """Count the rows of each label by their predicted class: (K, label, class), on the device.
 
     >>> scores = torch.tensor([[[1.0, 0.0], [3.0, 2.0], [0.0, 5.0]]])
     >>> confusion_counts(torch.tensor([0, 1, 1]), scores).tolist()
     [[[1, 0], [1, 1]]]
     """
     replicas, _, classes = scores.shape
+    # One bincount for all replicas, each with its own range of cells.
     first = torch.arange(replicas, device=scores.device).unsqueeze(1) * classes**2
     cells = first + labels.to(torch.int64) * classes + scores.argmax(-1)
     return torch.bincount(cells.flatten(), minlength=replicas * classes**2).view(replicas, classes, classes)
 
 
 def metric_names(recipe: Recipe, outputs: int) -> list[str]:
-    """The metrics that an evaluation gives."""
+    """Return the names of the metrics of an evaluation."""
     if outputs == 1:
         ranked = [f"{name}_{fpr:g}" for fpr in recipe.fprs for name in ("partial_auc", "recall")]
         return ["roc_auc", "average_precision", *ranked]
@@ -68,7 +73,7 @@ def metric_names(recipe: Recipe, outputs: int) -> list[str]:
 
 
 def default_metric(recipe: Recipe, outputs: int) -> str:
-    """The metric that chooses the best epoch."""
+    """Return the metric that chooses the best epoch."""
     names = metric_names(recipe, outputs)
     if recipe.best_by is None:
         return f"partial_auc_{recipe.fprs[0]:g}" if outputs == 1 else "balanced_accuracy"
@@ -78,7 +83,7 @@ def default_metric(recipe: Recipe, outputs: int) -> str:
 
 
 def check_evaluation(rows: RowSource, outputs: int, best_by: str) -> None:
-    """An error where metrics, or the one that chooses, are not defined, before nets are trained in vain."""
+    """Raise an error if the metrics, or `best_by` among them, are undefined, before nets are trained."""
     _refuse_weights(rows)
     counts = rows.class_counts(outputs)
     absent = [label for label, count in enumerate(counts) if count == 0]
@@ -92,11 +97,10 @@ def check_evaluation(rows: RowSource, outputs: int, best_by: str) -> None:
 
 
 def _refuse_weights(rows: RowSource) -> None:
-    """Metrics count all rows the same: weights would be passed over without a word."""
+    """Raise an error for weighted rows, since these metrics ignore weights."""
     if rows.weights is not None:
         raise ValueError(
-            "the rows of an evaluation have weights, but its metrics count all rows the same: give rows "
-            "without weights"
+            "the rows of an evaluation have weights, but its metrics ignore them: give rows without weights"
         )
 
 
@@ -109,7 +113,7 @@ def _of_scores(labels: Tensor, scores: Tensor, recipe: Recipe) -> dict[str, floa
 
 
 def _of_counts(counts: NDArray[np.int64]) -> dict[str, float]:
-    """The metrics of classes from (label, class) counts, as `raresight.metrics` has them of labels."""
+    """Return the class metrics of (label, class) counts, equal to those of `raresight.metrics`."""
     total, right = counts.sum(1), counts.diagonal()
     shares = np.full(len(counts), np.nan)
     np.divide(right, total, out=shares, where=total > 0)

@@ -25,11 +25,12 @@ from .tensor_files import read_tensors, tensor_metadata, write_tensors
 
 __all__ = ["Replicas"]
 
-# Numbers that the widest layer of all replicas may have for the rows that pass through at once outside of
-# training; on a GPU one for so many bytes of its memory, if that is more.
+# Outside of training, rows pass through the net in parts. The widest layer of all replicas has at most this
+# many numbers for a part. On a GPU it may have one number per 256 bytes of memory if that is more: with small
+# parts the GPU waits for launches.
 _NUMBERS_AT_ONCE = 1 << 26
-_BYTES_A_NUMBER = 256
-# The entry of a weight file that describes net, losses and seeds.
+_BYTES_PER_NUMBER = 256
+# Metadata entry of a weight file, which describes net, losses and seeds.
 _METADATA = "raresight.replicas"
 
 
@@ -40,17 +41,16 @@ class Replicas:
         net: Called as `net(replicas=K, seeds=seeds)`: builds the stack, such as `partial(MLP, 30)` or
             `partial(resnet_cifar, 32)`.
         losses: One per replica, as objects or texts.
-        seeds: One per replica, whole numbers of at least 0 and below 2**32, which decide its first weights
-            and its batches. Default: 0 to K-1. Replicas with the same seed start alike and see the same
-            batches.
+        seeds: One per replica, integers from 0 to 2**32 - 1. A seed decides the first weights and the
+            batches, so replicas with the same seed start alike and see the same batches. Default: 0 to K-1.
 
     Attributes:
         net: The stack; every weight has shape (K, ...).
         losses: The K losses.
         seeds: The K seeds.
         table: The losses as a module that takes the scores of all replicas.
-        class_weights: (K, classes), the weights of the classes in the loss under which each replica was
-            trained last (deferred reweighting), set by `train`; None without.
+        class_weights: (K, classes), the class weights in the last epoch of each replica (deferred
+            reweighting), set by `train`. None without reweighting.
 
     Example:
         >>> from functools import partial
@@ -93,7 +93,7 @@ class Replicas:
 
     @classmethod
     def grid(cls, net: Callable[..., ReplicaNet], losses: Sequence[Loss | str], seeds: Sequence[int]) -> Self:
-        """Every loss with every seed, loss by loss."""
+        """Build replicas of every loss with every seed, loss by loss."""
         chosen, numbers = _as_losses(losses), checked_seeds(seeds)
         if not numbers:
             raise ValueError("seeds must hold at least one seed, but is empty")
@@ -105,7 +105,7 @@ class Replicas:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Loss and seed of each replica."""
+        """Return loss and seed of each replica as a text."""
         return tuple(f"{loss}, seed {seed}" for loss, seed in zip(self.losses, self.seeds))
 
     @property
@@ -114,18 +114,18 @@ class Replicas:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of the weights."""
+        """Return the precision of the weights."""
         return self.net.head.weight.dtype
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Self:
-        """Move the weights to a device, and change their precision if asked for; returns itself."""
+        """Move the weights to a device, and to a precision if one is given; returns itself."""
         self.net.to(device=device, dtype=dtype)
         self.table.to(device)
         return self
 
     @property
     def class_weights(self) -> tuple[tuple[float, ...], ...] | None:
-        """The class weights of each replica at the end of its training; see the class."""
+        """Return the class weights in the last epoch of each replica; see the class."""
         return self._class_weights
 
     @class_weights.setter
@@ -146,7 +146,7 @@ class Replicas:
 
     @property
     def weighted_losses(self) -> tuple[Loss, ...]:
-        """The K losses with the class weights of the end of the training, by whose links scores are read."""
+        """Return the K losses with the class weights of the last epoch, whose links give probabilities."""
         if self._class_weights is None:
             return self.losses
         return tuple(
@@ -155,7 +155,7 @@ class Replicas:
         )
 
     def description(self) -> dict[str, Any]:
-        """What these replicas are, apart from their weights, in plain values as JSON has them."""
+        """Return net, losses and seeds in plain values as JSON has them."""
         described = {
             "net": {
                 "kind": type(self.net).__name__,
@@ -169,33 +169,33 @@ class Replicas:
         return found
 
     def metadata(self, class_weights: Tensor | None = None) -> dict[str, str]:
-        """What a file with the weights says of them, for `load_weights`: by default, as they are now."""
+        """Return the metadata of a weight file, by default with the current class weights."""
         weights = self._class_weights if class_weights is None else class_weights.tolist()
         return {_METADATA: json.dumps({**self.description(), "class_weights": weights})}
 
     def replica(self, k: int) -> ReplicaNet:
-        """A copy of replica k as a net alone."""
+        """Return a copy of replica k as a net alone."""
         return self.net.replica(k)
 
     def statistics(self) -> dict[str, Tensor]:
-        """The buffers that belong to the replicas, each (K, ...), such as the running means of batch norm."""
+        """Return the buffers of the replicas, each (K, ...), such as the running means of batch norm."""
         weights = dict(self.net.named_parameters())
         return {name: buffer for name, buffer in self.net.state_dict().items() if name not in weights}
 
     def scores(self, x: ArrayLike | Tensor | RowSource, *, bf16: bool = False) -> Tensor:
-        """The scores of rows, (K, N) or (K, N, classes), on the device of the weights, as the net is used.
+        """Return the scores of rows, (K, N) or (K, N, classes), in evaluation mode, on the weights' device.
 
-        `x` has the shape (N, ...), as the net takes it, or is a source of rows. With `bf16` the net runs
-        under autocast, but for its head.
+        `x` has the shape (N, ...), or is a source of rows. With `bf16` the net runs under autocast, except
+        for its head, so that scores are not rounded to 8 bits.
         """
         return self._outputs_of(self.net, x, bf16=bf16)
 
     def probabilities(self, x: ArrayLike | Tensor | RowSource) -> Tensor:
-        """Calibrated probabilities: each replica's scores through the link of its own loss.
+        """Return each replica's probabilities, its scores through the link of its own loss.
 
-        (K, N), the probability of label 1; or (K, N, classes). An ensemble's is the mean of its members'. NaN
-        where a score is, as of a replica that diverged. The link undoes `class_weights` as that of
-        `losses.ClassWeighted` does.
+        (K, N), the probability of label 1; or (K, N, classes). An ensemble's is the mean of its members'. A
+        score that is NaN, as of a replica that diverged, has the probability NaN. The link undoes
+        `class_weights`, as that of `losses.ClassWeighted` does.
         """
         if isinstance(self.net, TabM):
             members = self._outputs_of(self.net.member_scores, x, rows_axis=2)
@@ -206,21 +206,18 @@ class Replicas:
         return torch.stack(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the weights as one safetensors file, which appears whole or not at all.
-
-        Folders on the way to it are made.
-        """
+        """Write the weights as one safetensors file, atomically; missing folders are made."""
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_tensors(place, dict(self.net.state_dict()), metadata=self.metadata())
 
     def load_weights(self, path: str | os.PathLike[str]) -> Self:
-        """Take over the weights of a file that `save` wrote, or of the folder of a training; returns itself.
+        """Load the weights of a file of `save`, or of the folder of a training; returns itself.
 
-        Of a training with `keep="best"` they are of the best epochs so far, as `train` would leave them, else
-        of the last checkpoint; it may be under way. Net, losses and seeds must be those of these replicas;
-        the class weights are taken over, too. Losses are compared by their texts, and so those made of
-        a function by their names. The weights get the precision that these replicas have.
+        A training with `keep="best"` gives the weights of the best epochs so far, otherwise of the last
+        checkpoint. It may still run. Net, losses and seeds must be those of these replicas, whose class
+        weights are replaced, too. Losses are compared by their texts, which for a loss made from a function
+        is its name. The weights are converted to the precision of these replicas.
         """
         file, metadata, tensors = _read_weights(Path(path))
         text = metadata.get(_METADATA)
@@ -234,6 +231,7 @@ class Replicas:
         state = self.net.state_dict()
         epochs = tensors.get(f"{OURS}{BEST_EPOCHS}")
         if epochs is not None:
+            # As `train` leaves them: a frozen replica without a best epoch has its first weights.
             is_kept = (epochs > 0) | tensors[f"{OURS}frozen"]
             for name in tensors.keys() & state.keys():
                 tensors[name][is_kept] = tensors[f"{OURS}{BEST}{name}"][is_kept]
@@ -257,7 +255,7 @@ class Replicas:
         rows_axis: int = 1,
         bf16: bool = False,
     ) -> Tensor:
-        """What a pass through the net gives for rows, taken part by part."""
+        """Pass rows through the net in evaluation mode, part by part."""
         was_training = self.net.training
         self.net.eval()
         try:
@@ -268,7 +266,7 @@ class Replicas:
             self.net.train(was_training)
 
     def _parts(self, x: ArrayLike | Tensor | RowSource) -> Iterator[Tensor]:
-        """Rows on the device, as many at a time as memory allows."""
+        """Yield rows on the device, as many at a time as memory allows."""
         part: Callable[[slice], Tensor]
         if isinstance(x, RowSource):
             source, rows, row_numbers = x, len(x), x.row_numbers
@@ -285,7 +283,7 @@ class Replicas:
                 )
             rows, row_numbers = len(values), math.prod(values.shape[1:])
 
-            # A copy: a NumPy array may be one that cannot be written to, of which torch warns.
+            # A copy, since torch warns about NumPy arrays that are read-only.
             def part(chosen: slice) -> Tensor:
                 return values[chosen] if isinstance(values, Tensor) else torch.tensor(values[chosen])
 
@@ -297,11 +295,11 @@ class Replicas:
         if self.device.type != "cuda":
             return _NUMBERS_AT_ONCE
         memory = torch.cuda.get_device_properties(self.device).total_memory
-        return max(_NUMBERS_AT_ONCE, memory // _BYTES_A_NUMBER)
+        return max(_NUMBERS_AT_ONCE, memory // _BYTES_PER_NUMBER)
 
 
 def _read_weights(path: Path) -> tuple[Path, dict[str, str], dict[str, Tensor]]:
-    """A file of weights, what it says of itself, and its tensors; of a folder the newest state."""
+    """Read a weight file: path, metadata and tensors; of a folder the newest state."""
     tries = 10 if path.is_dir() else 1
     while True:
         file = current_state(path) if path.is_dir() else path
@@ -309,7 +307,7 @@ def _read_weights(path: Path) -> tuple[Path, dict[str, str], dict[str, Tensor]]:
         try:
             return file, tensor_metadata(file), read_tensors(file)
         except FileNotFoundError:
-            # A training that is under way has put a newer state in its place.
+            # A running training has replaced the state between the look at its name and the read.
             if not tries:
                 raise
 
@@ -328,7 +326,7 @@ def _check_builder(net: Any) -> None:
 
 
 def _as_losses(losses: Any) -> tuple[Loss, ...]:
-    """Losses given as objects or texts."""
+    """Return losses given as objects or texts as objects."""
     if isinstance(losses, (str, Loss)) or not isinstance(losses, Iterable):
         raise TypeError(
             f"losses must be a sequence with one loss per replica, but is {losses!r}: put one loss in a list"

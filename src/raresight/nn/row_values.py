@@ -1,4 +1,4 @@
-"""What rows are given as, checked and brought into one form: tables, labels and weights."""
+"""Check tables, labels and weights of rows and convert them to one form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def as_array(values: ArrayLike | Tensor, name: str) -> NDArray[Any]:
-    """Numbers as an array, which may be the caller's own."""
+    """Return numbers as an array, possibly the caller's own."""
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         # NumPy has no bfloat16, and float32 holds all of its values.
@@ -34,7 +34,7 @@ def as_array(values: ArrayLike | Tensor, name: str) -> NDArray[Any]:
 
 
 def as_table(X: ArrayLike | Tensor) -> NDArray[Any]:
-    """Finite numbers in rows and columns, perhaps the caller's own array."""
+    """Return a table of finite numbers as an array, possibly the caller's own."""
     values = as_array(X, "X")
     if values.ndim != 2 or values.dtype.kind not in "biuf" or 0 in values.shape:
         raise ValueError(
@@ -47,13 +47,13 @@ def as_table(X: ArrayLike | Tensor) -> NDArray[Any]:
 
 
 def row_not_finite(values: NDArray[Any]) -> int | None:
-    """The first row with a number that is not finite."""
+    """Return the first row with a number that is not finite, None without one."""
     finite = np.isfinite(values)
     return None if finite.all() else int(np.argmax(~finite.all(1)))
 
 
 def as_labels(y: ArrayLike | Tensor, rows: int) -> Tensor:
-    """Labels as uint8, or as int64 where they go beyond 255; a copy."""
+    """Copy labels to uint8, or to int64 if one is above 255."""
     labels = as_array(y, "y")
     if labels.shape != (rows,):
         raise ValueError(f"y must hold one label per row, {rows} in all, but has shape {labels.shape}")
@@ -62,7 +62,7 @@ def as_labels(y: ArrayLike | Tensor, rows: int) -> Tensor:
             f"y must hold 0 and 1 or class numbers, but holds {labels.dtype} such as {str(labels[0])!r}: "
             "number the classes first"
         )
-    with np.errstate(invalid="ignore"):  # NaN and infinity are found by the comparison
+    with np.errstate(invalid="ignore"):  # the comparison below finds NaN and infinity
         whole = labels.astype(np.int64)
     strange = np.flatnonzero((whole != labels) | (whole < 0))
     if len(strange):
@@ -73,7 +73,7 @@ def as_labels(y: ArrayLike | Tensor, rows: int) -> Tensor:
 
 
 def as_weights(weights: ArrayLike | Tensor | None, rows: int) -> Tensor | None:
-    """Weights of rows divided by their mean, in float64; None stays None.
+    """Divide row weights by their mean, in float64; None stays None.
 
     >>> as_weights([1, 0, 5], 3).tolist()
     [0.5, 0.0, 2.5]
@@ -92,22 +92,22 @@ def as_weights(weights: ArrayLike | Tensor | None, rows: int) -> Tensor | None:
     if len(wrong):
         raise ValueError(
             f"weights must be finite and not negative, but row {wrong[0]} has {values[wrong[0]]}: give a row "
-            "that is not to count the weight 0"
+            "that should be ignored the weight 0"
         )
     if not values.any():
         raise ValueError(f"weights must not all be zero, but those of all {rows} rows are")
-    # By a power of two, which changes no digit: the sum of very large ones would be infinite.
+    # First by a power of two, which changes no digit: the sum of very large weights would be infinite.
     values = np.ldexp(values, -np.frexp(values.max())[1])
     return torch.from_numpy(values / values.mean())
 
 
 def digest_of(kind: str, *tensors: Tensor) -> str:
-    """A number that tells whether two lists of tensors are the same, in type, shape and values."""
+    """Return a digest that is equal for tensors of equal types, shapes and values."""
     return digest_of_arrays(kind, *(tensor.cpu().numpy() for tensor in tensors))
 
 
 def digest_of_arrays(kind: str, *arrays: NDArray[Any]) -> str:
-    """Likewise of arrays."""
+    """Return a digest that is equal for arrays of equal types, shapes and values."""
     digest = hashlib.sha256(kind.encode())
     for array in arrays:
         digest.update(f"{array.dtype} {array.shape}".encode())

@@ -1,4 +1,4 @@
-"""What changes from epoch to epoch: the learning rate and the class weights."""
+"""The schedule of a training: learning rates and class weights by epoch."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["DeferredReweighting", "class_weights", "deferred_replicas", "learnin
 class DeferredReweighting:
     """Class weights of one until `start_epoch`, then by the effective number of samples.
 
-    The schedule of Cao et al. (2019). `weights(epoch)` gives the class weights of an epoch;
-    `apply_(module, epoch)` writes them into a loss module: into `weight` for class logits, and as
-    the ratio w_pos/w_neg into `pos_weight` for a binary score.
+    The schedule of Cao et al. (2019). `weights(epoch)` returns the class weights of an epoch.
+    `apply_(module, epoch)` writes them into a loss module: into `weight` for class logits, and as the ratio
+    w_pos/w_neg into `pos_weight` for a binary score.
 
     >>> schedule = DeferredReweighting((5000, 50), start_epoch=160)
     >>> schedule.weights(0), [round(w, 3) for w in schedule.weights(160)]
@@ -34,12 +34,12 @@ class DeferredReweighting:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "class_counts", tuple(self.class_counts))
-        effective_number_weights(self.class_counts, self.beta)  # refuses what it cannot use
+        effective_number_weights(self.class_counts, self.beta)  # raises an error for unusable ones
         if self.start_epoch < 0:
             raise ValueError(f"start_epoch must not be negative, got {self.start_epoch}")
 
     def weights(self, epoch: int) -> tuple[float, ...]:
-        """The class weights of this epoch, with a mean of one."""
+        """Return the class weights of this epoch, with a mean of one."""
         if epoch < self.start_epoch:
             return (1.0,) * len(self.class_counts)
         return effective_number_weights(self.class_counts, self.beta)
@@ -60,7 +60,7 @@ class DeferredReweighting:
 
 
 def learning_rates(recipe: Recipe, replicas: int, epoch: int, steps: int) -> Tensor:
-    """The learning rate of each step of an epoch and each replica: (steps, K), float64.
+    """Return the learning rate of each step of an epoch and each replica: (steps, K), float64.
 
     >>> recipe = Recipe(lr=0.1, warmup_epochs=1, decay_epochs=(2,))
     >>> [learning_rates(recipe, 1, epoch, 2).flatten().tolist() for epoch in range(3)]
@@ -74,7 +74,7 @@ def learning_rates(recipe: Recipe, replicas: int, epoch: int, steps: int) -> Ten
 
 
 def deferred_replicas(recipe: Recipe, losses: Sequence[Loss]) -> tuple[bool, ...]:
-    """Which replicas are reweighted late: those the recipe names, or those whose loss asks for it."""
+    """Return which replicas are reweighted: those the recipe names, or those whose loss prefers it."""
     if recipe.drw_epoch is None:
         return (False,) * len(losses)
     if recipe.deferred is None:
@@ -90,7 +90,7 @@ def deferred_replicas(recipe: Recipe, losses: Sequence[Loss]) -> tuple[bool, ...
 def class_weights(
     recipe: Recipe, deferred: Sequence[bool], class_counts: Sequence[int], epoch: int
 ) -> Tensor:
-    """The class weights of an epoch, (K, classes) in float64: one, or by the effective number of samples."""
+    """Return the class weights of an epoch, (K, classes) in float64; 1 for plain replicas."""
     weights = torch.ones(len(deferred), len(class_counts), dtype=torch.float64)
     if recipe.drw_epoch is not None and any(deferred):
         schedule = DeferredReweighting(class_counts, recipe.drw_epoch)

@@ -1,4 +1,4 @@
-"""Starting a net where the loss would leave it if it knew nothing but the prior."""
+"""Initialise the output bias at the loss-optimal constant score for the prior."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def start_at_prior_(
 ) -> torch.nn.Linear:
     """Set the output bias to the loss-optimal constant, in place; returns the layer.
 
-    A float `prior` = P(y=1) sets every output to `loss.score(log(prior/(1-prior)))`; K class priors
-    set the bias of K logits so that their posterior is the prior. Training then starts from the
-    right base rate instead of one in two.
+    A float `prior` = P(y=1) sets every output to `loss.score(log(prior/(1-prior)))`. K class priors set the
+    bias of K logits so that their posterior is the prior. Training then starts from the right base rate
+    instead of one in two.
 
     >>> from raresight.losses import parse
     >>> layer = start_at_prior_(torch.nn.Linear(4, 1), parse("focal(gamma=2.0)"), prior=0.001)
@@ -43,12 +43,9 @@ def start_at_prior_(
 
 
 def start_scores(loss: Loss, prior: float | Sequence[float]) -> Tensor:
-    """The constant score (1,) that minimises the loss at P(y=1) = prior, or the K logits for K class priors.
-
-    In float64.
-    """
+    """Return the score (1,) that minimises the loss at P(y=1) = prior, or K logits for K priors; float64."""
     if np.ndim(prior) != 0:
         return torch.from_numpy(loss.class_scores(prior))
-    # As a tensor: some links need SciPy for NumPy's numbers, which nets do without.
+    # As a tensor, since some links need SciPy for NumPy's numbers and nets do not depend on SciPy.
     score: Any = constant_scores(loss, prior, array=partial(torch.tensor, dtype=torch.float64))
     return torch.as_tensor(score)

@@ -1,4 +1,4 @@
-"""One training step of K replicas, over buffers that stay in their places.
+"""One training step of K replicas, on buffers whose addresses do not change.
 
 A step never reads a value back from the device, so that a GPU can record it as a CUDA graph and replay it.
 """
@@ -20,38 +20,38 @@ from .schedule import class_weights, deferred_replicas, learning_rates
 
 __all__ = ["REASONS", "TrainingStep", "record_graph"]
 
-# Why a replica was frozen, by the number that the device keeps.
+# Why a replica was frozen. The device stores the position; 0 is a replica that trains.
 REASONS = ("", "loss", "gradient", "running statistics", "scores")
 
+# Steps before a CUDA graph is recorded, as PyTorch's documentation advises.
 _WARM_UP = 3
 
 
 class TrainingStep:
     """The state of a training and the step that changes it.
 
-    A replica whose loss, gradient norm or batch-norm statistics are not finite is frozen on the spot: its
-    weights, the optimiser's memory of it and its statistics stay those of before the step, and no later step
-    moves them. Each step is guarded by the next one. The very last one is guarded by `give_up`, which is
-    given the replicas whose scores are NaN after it.
+    A replica is frozen if its loss, gradient norm or batch-norm statistics are not finite. Its weights, its
+    optimiser state and its statistics keep their values from before the step, and no later step changes them.
+    An update that overflows is noticed by the next step. After the last step `give_up` does this, for the
+    replicas whose scores are NaN.
 
     Args:
-        replicas: What is trained.
+        replicas: The stack to train.
         source: The rows.
-        recipe: How.
-        class_counts: Rows of each class.
-        rows_of: For each replica the rows, int64 on the CPU, that it is trained on, the same tensor where
-            they are the same. Default: all rows. The weights of each set of rows have a mean of 1.
+        recipe: Schedule, optimiser and precision.
+        class_counts: Number of rows of each class.
+        rows_of: For each replica the numbers of its training rows, int64 on the CPU; replicas with the same
+            rows pass the same tensor. Default: all rows. The weights of each set of rows have a mean of 1.
 
     Attributes:
-        steps: Steps of an epoch.
-        optimiser: It holds the weights and what it remembers.
-        statistics: Running statistics of layers such as batch norm; None where there are none.
+        steps: Number of steps in an epoch.
+        optimiser: The optimiser, which holds the weights and its own state.
+        statistics: Running statistics of layers such as batch norm, None for a net without them.
         frozen: (K,), bool.
         frozen_at: (K,), the step of all steps (from 0) at which a replica was frozen, or -1.
         reason: (K,), why: a position in `REASONS`.
-        norms: (steps, K), float64, the gradient norms of the epoch, before they are clipped; NaN once a
-            replica is frozen.
-        losses: (steps, K), the mean losses of the batches, the rows weighted, likewise.
+        norms: (steps, K), float64, the gradient norms of the epoch before clipping. NaN once frozen.
+        losses: (steps, K), the mean losses of the batches, with row weights. NaN once frozen.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class TrainingStep:
         self._rates = torch.zeros(self.steps, count, dtype=self._dtype, **place)
         limits = recipe.clips_of(count)
         self._limits = None if limits is None else torch.tensor(limits, dtype=torch.float64, **place)
+        # Squares of clipped gradients must be finite, too, in an optimiser that sums them up.
         keeps_squares = recipe.optimiser == "adamw"
         self._largest_norm = math.sqrt(torch.finfo(self._dtype).max) if keeps_squares else math.inf
         self._class_counts = tuple(class_counts)
@@ -112,16 +113,15 @@ class TrainingStep:
         self.frozen = torch.zeros(count, dtype=torch.bool, **place)
         self.frozen_at = torch.full((count,), -1, dtype=torch.int64, **place)
         self.reason = torch.zeros(count, dtype=torch.int64, **place)
-        # In float64: in float32 the square of a gradient of 1e20 is infinite.
         self.norms = torch.zeros(self.steps, count, dtype=torch.float64, **place)
         self.losses = torch.zeros(self.steps, count, dtype=self._dtype, **place)
         self._replay: Callable[[], None] | None = None
 
     def run_epoch(self, epoch: int, after_step: Callable[[], None] | None = None) -> None:
-        """All steps of an epoch (from 0); `after_step` is called after each."""
+        """Run all steps of an epoch (from 0), and call `after_step` after each."""
         self._prepare(epoch)
         self._net.train()
-        # The caller may be inside `torch.no_grad`, for reasons of its own.
+        # The caller may be inside `torch.no_grad`.
         with torch.enable_grad():
             if self._device.type == "cuda" and self._recipe.cuda_graph and self._replay is None:
                 self._replay = record_graph(self._step, self._state(), self._device)
@@ -133,16 +133,16 @@ class TrainingStep:
 
     @torch.no_grad()
     def give_up(self, broken: Tensor) -> None:
-        """Freeze replicas, (K,) bool, whose scores the newest step made unusable; their weights stay."""
+        """Freeze replicas, (K,) bool, whose scores are NaN after the newest step; their weights stay."""
         fresh = broken & ~self.frozen
         self.frozen_at.copy_(torch.where(fresh, self._done, self.frozen_at))
         self.reason.masked_fill_(fresh, REASONS.index("scores"))
         self.frozen.logical_or_(fresh)
 
     def class_weights(self, epochs: Sequence[int]) -> Tensor | None:
-        """The class weights (K, classes) of each replica in an epoch of its own, from 0.
+        """Return the class weights (K, classes), for each replica those of its own epoch, from 0.
 
-        They are 1 before the first. None where no replica is reweighted at all.
+        They are 1 for the epoch -1. None if no replica is reweighted.
         """
         if not any(self._deferred):
             return None
@@ -153,7 +153,7 @@ class TrainingStep:
         return torch.stack(rows)
 
     def last_moved(self, epoch: int) -> list[int]:
-        """The epoch (from 0) in which each replica moved last, once `epoch` is done; -1 if it never did."""
+        """Return the epoch (from 0) of each replica's last update, after `epoch`; -1 without one."""
         return [epoch if at < 0 else (at - 1) // self.steps for at in self.frozen_at.tolist()]
 
     def _draws(self, epoch: int) -> Any:
@@ -167,7 +167,7 @@ class TrainingStep:
         )
 
     def _prepare(self, epoch: int) -> None:
-        """Write what is new in an epoch into the buffers that the step reads."""
+        """Write batches, learning rates and class weights of an epoch into the buffers of the step."""
         draws = self._draws(epoch)
         self._order.copy_(draws.order)
         for buffer, change in zip(self._changes, draws.changes, strict=True):
@@ -181,7 +181,7 @@ class TrainingStep:
     def _step(self) -> None:
         x, labels, row_weights = self._next_batch()
         before = None if self.statistics is None else self.statistics.gather()
-        # Casts of weights must not be kept beyond the step: a graph would replay with old ones.
+        # Without autocast's cache of cast weights: a graph would replay with those of its recording.
         with torch.autocast(
             self._device.type, torch.bfloat16, enabled=self._recipe.precision == "bf16", cache_enabled=False
         ):
@@ -190,13 +190,14 @@ class TrainingStep:
         if row_weights is not None:
             row_weights = self._net.training_labels(row_weights)
         losses = self._table(scores.to(self._dtype), labels, self._weights, row_weights)
-        # Each loss reaches the weights of its own replica alone, so that the sum has K gradients at once.
+        # Each loss depends on the weights of one replica, so the gradient of the sum is K gradients at once.
         gradients = torch.autograd.grad(losses.sum(), self._parameters, materialize_grads=True)
         with torch.no_grad():
             self._update(losses.detach().to(self._dtype), self.optimiser.gather(gradients), before)
 
     def _next_batch(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Rows, labels and weights of rows: of all replicas, (N, ...), or of each, (K, N, ...)."""
+        """Return rows, labels and row weights: (N, ...) for all replicas, or (K, N, ...) for each."""
+        # By a position on the device: a number from Python would be fixed in the graph.
         index, *changes = (
             drawn.index_select(0, self._position).squeeze(0) for drawn in (self._order, *self._changes)
         )
@@ -211,24 +212,27 @@ class TrainingStep:
         )
 
     def _of_replicas(self, drawn: Tensor) -> Tensor:
-        """Each different draw, (U, ...), for the replicas that have it; (...) where all have the same."""
+        """Spread the U different draws over the replicas; one draw for all stays without that axis."""
         if len(self._seeds) == 1:
             return drawn[0]
         return drawn if self._owner is None else drawn.index_select(0, self._owner)
 
     def _update(self, losses: Tensor, gradient: Tensor, before: Tensor | None) -> None:
+        # In float64: in float32 the square of a gradient of 1e20 is infinite.
         norms = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float64)
         statistics = None if self.statistics is None else self.statistics.gather()
         self.norms.index_copy_(0, self._position, norms.masked_fill(self.frozen, torch.nan)[None])
         self.losses.index_copy_(0, self._position, losses.masked_fill(self.frozen, torch.nan)[None])
         clipped = norms if self._limits is None else torch.minimum(norms, self._limits)
-        # The optimiser keeps squares of what it gets: an infinite one would stop the replica unnoticed.
+        # AdamW keeps squares of gradients. An infinite one would make every later step 0, and no check would
+        # see a replica that has stopped.
         usable = norms.masked_fill(clipped > self._largest_norm, torch.inf)
         found = _why_it_fails(losses, usable, statistics).masked_fill(self.frozen, 0)
         fails = found > 0
         self.frozen_at.copy_(torch.where(fails, self._done, self.frozen_at))
         self.reason.copy_(torch.where(fails, found, self.reason))
         self.frozen.logical_or_(fails)
+        # A mask instead of a branch, whose condition would have to be read from the device.
         alive = ~self.frozen
         factor = None if self._limits is None else clip_factors(norms, self._limits).to(gradient.dtype)
         rate = self._rates.index_select(0, self._position).squeeze(0)
@@ -239,7 +243,7 @@ class TrainingStep:
             self.statistics.write(torch.where(alive.unsqueeze(1), statistics, before))
 
     def _state(self) -> list[Tensor]:
-        """Everything that a step changes."""
+        """Return every tensor that a step changes."""
         return [
             *(parameter.detach() for parameter in self._parameters),
             *self._net.buffers(),
@@ -250,12 +254,12 @@ class TrainingStep:
 
 
 def _at(values: Tensor, index: Tensor) -> Tensor:
-    """The entries of a vector at an index of any shape."""
+    """Return the entries of a vector at an index of any shape."""
     return values.index_select(0, index.reshape(-1)).view_as(index)
 
 
 def _weight_factors(source: RowSource, rows: Sequence[Tensor] | None) -> Tensor | None:
-    """(U, 1): by which weights of rows, whose mean is 1 over all, have that over those of each draw."""
+    """Return the factors (U, 1) that give the row weights of each draw a mean of 1."""
     if source.weights is None or rows is None:
         return None
     means = [source.weights[own.to(source.weights.device)].double().mean() for own in rows]
@@ -263,7 +267,8 @@ def _weight_factors(source: RowSource, rows: Sequence[Tensor] | None) -> Tensor 
 
 
 def _why_it_fails(losses: Tensor, norms: Tensor, statistics: Tensor | None) -> Tensor:
-    """(K,): a position in `REASONS`, 0 for a replica whose loss, norm and statistics are finite."""
+    """Return the positions in `REASONS`, (K,): 0 for a replica whose values are all finite."""
+    # The earliest cause is written last: a loss that is not finite makes the gradient so, too.
     found = torch.zeros_like(losses, dtype=torch.int64)
     if statistics is not None:
         found.masked_fill_(~torch.isfinite(statistics).all(1), REASONS.index("running statistics"))
@@ -274,10 +279,10 @@ def _why_it_fails(losses: Tensor, norms: Tensor, statistics: Tensor | None) -> T
 def record_graph(
     step: Callable[[], None], state: Sequence[Tensor], device: torch.device
 ) -> Callable[[], None]:
-    """A step as a CUDA graph; the call of what is returned replays it.
+    """Record a step as a CUDA graph and return the function that replays it.
 
-    Kernels are chosen, compiled and given their memory in a few steps beforehand, on a stream of their own as
-    recording demands. `state` is everything that a step changes; it is as before in the end.
+    A few steps run first, on a side stream as recording demands: they choose and compile kernels and reserve
+    their memory. `state` is every tensor that a step changes; its values are restored.
     """
     saved = [tensor.clone() for tensor in state]
 
@@ -297,7 +302,7 @@ def record_graph(
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
-        # Recording runs nothing, but a careless layer may change its state as it is recorded.
+        # Recording runs no kernel, but a layer of the user may change its state from Python meanwhile.
         restore()
         torch.cuda.synchronize(device)
     return graph.replay

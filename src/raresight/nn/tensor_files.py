@@ -1,4 +1,4 @@
-"""Weights on disk: safetensors files, written whole."""
+"""Read and write weights as safetensors files, atomically."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["need_safetensors", "read_tensors", "tensor_metadata", "write_tensors
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
-    """Write tensors as a safetensors file, in place of an earlier one."""
+    """Write tensors as a safetensors file, which replaces an earlier one."""
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    # Not by `save_file` of safetensors: that writes under a name of its own, which stays where it is killed.
+    # Not by safetensors' `save_file`, which leaves a temporary file of its own when it is killed.
     write_file(path, _safetensors("torch").save(content, dict(metadata)))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, on the CPU."""
+    """Return the tensors of a safetensors file, on the CPU."""
     load_file = _safetensors("torch").load_file
     _check_exists(path)
     try:
@@ -35,7 +35,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def tensor_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a safetensors file."""
+    """Return the metadata of a safetensors file."""
     safe_open = _safetensors().safe_open
     _check_exists(path)
     try:
@@ -48,7 +48,7 @@ def tensor_metadata(path: Path) -> dict[str, str]:
 
 
 def need_safetensors() -> None:
-    """Raise an ImportError that names the extra to install where weights cannot be written."""
+    """Raise an ImportError that names the extra to install if safetensors is missing."""
     _safetensors("torch")
 
 

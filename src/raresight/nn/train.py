@@ -1,4 +1,4 @@
-"""Training a stack of replicas, so that it can be killed at any moment and go on."""
+"""Train a stack of replicas, with checkpoints from which a stopped training resumes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .training_record import Row, TrainingRecord
 
 __all__ = ["train"]
 
-# Of the best replicas, while a training is shown.
+# Rows of the progress table, one per replica, the best first.
 _TABLE_ROWS = 8
 
 
@@ -50,40 +50,39 @@ def train(
 ) -> TrainingRecord:
     """Train all replicas together, each on the batches of its own seed and by its own loss.
 
-    A replica ends with the weights that the same net alone would have, up to rounding: the objective is the
-    sum of K mean losses, of which each depends on the weights of one replica only. A seed gives the same
+    A replica ends with the weights that the same net would have alone, up to rounding. The objective is the
+    sum of K mean losses, and each loss depends on the weights of one replica only. A seed gives the same
     weights every time on the same device. On a GPU the step is recorded once as a CUDA graph and replayed.
 
-    A replica whose loss, gradient or running statistics are not finite is frozen with the weights it had
-    before that step, and reported; the others do not notice. Those weights may be poor already: a training
-    that diverges goes wrong some steps before its numbers end. What is random in a net, such as dropout, must
-    follow from its buffers, so that a training that resumes repeats it.
+    A replica is frozen and reported once its loss, gradient or running statistics are not finite. It keeps
+    the weights from before that step, and the other replicas train as if it were sound. The kept weights may
+    be poor: a training that diverges goes wrong some steps before its numbers overflow. Randomness in a net,
+    such as dropout, must follow from its buffers, so that a resumed training repeats it.
 
     Args:
-        replicas: What is trained, in place. It is moved to the device and to the recipe's precision.
-        data: The training rows: a pair (X, y), `TableRows` or another `RowSource`. Tables are taken as they
-            are; see `TableRows.standardised`. The class counts are those of its labels. Rows may have weights
-            w, whose mean over all training rows is 1: the loss of a replica in a batch of N rows is then
-            sum_i w_i loss_i / N, and that is the `train_loss` of the history. The prior of `start_at_prior`
-            is the weighted one; the effective numbers of deferred reweighting count rows, and its weights
-            multiply those of the rows.
-        recipe: How.
-        evaluation: Rows to evaluate on, likewise. Default: no evaluation. Where it chooses the best epoch,
-            the metrics of that epoch are optimistic; see `TrainingRecord.best`.
-        folder: Where checkpoints and the journal of results are kept. Default: nowhere. If the folder holds
-            this very training (same net, losses, seeds, recipe and data), its weights replace those of
-            `replicas` and training resumes. A folder with another training is refused. Only the recipe's
-            `epochs` may have grown: nothing else in a recipe depends on them, so that the weights are those
-            of a training that was as long from the start. (The epoch that used to be the last is evaluated,
-            too, whatever `evaluate_every` is, and may be the best one.) Losses made of a function cannot be
-            told apart on the disk and need to be trained without a folder.
-        resume: With False a folder that holds a training is refused.
-        checkpoint_every: Epochs between checkpoints; the last epoch always has one.
-        keep: Which weights the replicas end with, "last" or "best": those of its own best epoch for each, the
-            epoch of its row in `TrainingRecord.best`. Where there is none, a replica that is frozen has the
-            weights it began with, and one whose metric was never defined those of the last epoch. A training
-            that goes further goes on from the last ones all the same.
-        device: Where. Default: where the replicas are.
+        replicas: The stack, trained in place. It is moved to the device and to the recipe's precision.
+        data: The training rows: a pair (X, y), `TableRows` or another `RowSource`. Columns are not scaled;
+            `TableRows.standardised` does that. Rows may have weights w, with a mean of 1 over all training
+            rows. The loss of a batch of N rows is then sum_i w_i loss_i / N, also in the history.
+            `start_at_prior` uses the weighted prior. Deferred reweighting counts rows, and multiplies their
+            weights by its own.
+        recipe: Schedule, optimiser and precision.
+        evaluation: Rows to evaluate on, in one of the forms of `data`. Default: no evaluation. The metrics
+            of a best epoch that these rows choose are optimistic; see `TrainingRecord.best`.
+        folder: Folder for checkpoints and for the journal of results. Default: none is written. If it holds
+            this training (same net, losses, seeds, recipe and data), the training resumes from its weights.
+            Only the recipe's `epochs` may be larger than before. Any other training in it is an error. A loss
+            made from a function has no identity on disk: train it without a folder.
+        resume: False refuses a folder that holds a training.
+        checkpoint_every: Epochs between checkpoints. The last epoch always has one.
+        keep: Which weights the replicas end with.
+
+            * "last": those of the last epoch.
+            * "best": for each replica those of its best epoch, see `TrainingRecord.best`. A frozen replica
+              without one gets its first weights. A replica whose metric was never defined keeps its last.
+
+            A training that resumes with more epochs starts from the last weights in both cases.
+        device: Device to train on. Default: the device of the replicas.
         progress: Whether to show the progress on standard error.
 
     Returns:
@@ -118,7 +117,7 @@ def train(
     outputs = replicas.net.outputs
     rows.class_counts(outputs)  # refuses labels that the net does not have
     _check_fit(replicas, rows, "data")
-    best_by: str | None = default_metric(recipe, outputs)  # refuses a name that is none
+    best_by: str | None = default_metric(recipe, outputs)  # an unknown name is an error, also without rows
     if judged is None:
         best_by = None
     else:
@@ -137,16 +136,17 @@ def train(
         rows = rows.to(replicas.device, recipe.dtype)
         judged = None if judged is None else judged.to(replicas.device, recipe.dtype)
         loop = held.enter_context(training_session(replicas, rows, recipe, place=place, resume=resume))
+        # Of equal epochs the first, as in `TrainingRecord.best`.
         best = BestWeights(replicas, later_of_equals=False) if keep == "best" else None
         if best is not None:
-            loop.also_keep(best.tensors())
+            loop.add_to_checkpoints(best.tensors())
         run = _TrainingRun(replicas, judged, recipe, best_by, loop, best)
         run.go(held.enter_context(show_progress(bool(progress))), checkpoint_every)
         return run.result()
 
 
 class _TrainingRun:
-    """A training under way: its loop, and what is shown and written of each epoch."""
+    """Run the loop of a training, and report each epoch to the display and the journal."""
 
     def __init__(
         self,
@@ -168,7 +168,8 @@ class _TrainingRun:
         """Train to the end, or until every replica is frozen."""
         loop = self._loop
         if loop.is_new:
-            # The first weights: whoever resumes may bring other ones, such as half-trained ones.
+            # The first weights are part of the training: a call that resumes it before its first epoch may
+            # pass replicas with other ones.
             self._save()
         here, first = 0.0, loop.epoch
         while not loop.is_done:
@@ -184,7 +185,7 @@ class _TrainingRun:
             display.show(self._status(here / (loop.epoch - first)))
 
     def result(self) -> TrainingRecord:
-        """What became of it; the replicas have the weights that are to be kept."""
+        """Return the record, after giving the replicas the weights that `keep` names."""
         if self._best is not None:
             self._best.restore(self._has_best())
             self._replicas.class_weights = self._best_class_weights()
@@ -220,7 +221,7 @@ class _TrainingRun:
         return news
 
     def _merits(self, rows: Sequence[Row]) -> Tensor:
-        """What chooses the best epoch, NaN for a replica that is frozen: as in `TrainingRecord.best`."""
+        """Return the metric that chooses the best epoch, NaN for a frozen replica."""
         merits = [None if row["frozen"] else row[str(self._best_by)] for row in rows]
         return torch.tensor([math.nan if merit is None else merit for merit in merits], dtype=torch.float64)
 
@@ -229,12 +230,12 @@ class _TrainingRun:
         self._loop.save(self._replicas.metadata(weights))
 
     def _has_best(self) -> list[bool]:
-        """Which replicas end with the weights of a best epoch, or with their first ones."""
+        """Return which replicas end with the weights of a best epoch, or with their first ones."""
         epochs = () if self._best is None else self._best.epochs
         return [epoch > 0 or k in self._reports for k, epoch in enumerate(epochs)]
 
     def _best_class_weights(self) -> Tensor | None:
-        """Those under which the weights that the replicas end with were trained."""
+        """Return the class weights of the epochs whose weights the replicas end with."""
         if self._best is None:
             return None
         step = self._loop.step
@@ -243,7 +244,7 @@ class _TrainingRun:
         return step.class_weights([epoch - 1 if has else moved for has, epoch, moved in chosen])
 
     def _note_class_weights(self) -> None:
-        """Tell the replicas under which class weights they were trained last: their links undo them."""
+        """Give the replicas the class weights of their last epoch, which their links undo."""
         step = self._loop.step
         self._replicas.class_weights = step.class_weights(step.last_moved(self._loop.epoch - 1))
 
@@ -254,6 +255,7 @@ class _TrainingRun:
         limits = self._recipe.clips_of(count) or [math.inf] * count
         rows = []
         for k in range(count):
+            # The step that froze a replica has a norm that is not finite, and those after it NaN.
             sound = norms[np.isfinite(norms[:, k]), k]
             row = {
                 "epoch": epoch,
@@ -303,14 +305,14 @@ class _TrainingRun:
         return Status(", ".join(parts), done / epochs, header, rows[:_TABLE_ROWS], urgent=loop.is_done)
 
     def _best_first(self) -> list[Row]:
-        """The newest rows with metrics, the best first, without replicas that are frozen."""
+        """Return the newest rows with metrics, the best first, without frozen replicas."""
         name = self._best_by or ""
         sound = [row for row in self._newest if row.get(name) is not None and not row["frozen"]]
         return sorted(sound, key=lambda row: -row[name])
 
 
 def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: Any, device: Any) -> int:
-    """An error where one of them cannot be used; returns `checkpoint_every` as a whole number."""
+    """Raise an error for an unusable argument; return `checkpoint_every` as an int."""
     if not isinstance(replicas, Replicas):
         raise TypeError(
             "train needs Replicas, such as Replicas(partial(MLP, 30), losses), but got a "
@@ -344,7 +346,7 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: 
 
 
 def _check_fit(replicas: Replicas, rows: RowSource, name: str) -> None:
-    """An error where the net does not take such rows, before anything is trained."""
+    """Raise an error unless the net takes such rows, before anything is trained."""
     try:
         replicas.scores(rows.part(slice(0, 1)))
     except ValueError as error:
@@ -352,23 +354,23 @@ def _check_fit(replicas: Replicas, rows: RowSource, name: str) -> None:
 
 
 def _check_written(losses: Sequence[Loss]) -> None:
-    """An error where a loss cannot be known again by its text, as a training that resumes must know it."""
+    """Raise an error for a loss that its text does not give back: a folder has texts alone."""
     for loss in losses:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what is to be said was said when the loss was built
+                warnings.simplefilter("ignore")  # the loss has warned already, when it was built
                 is_same = parse(str(loss)) == loss
         except (TypeError, ValueError):
             is_same = False
         if not is_same:
             raise ValueError(
-                f"the loss {loss} cannot be written down, as one made of a function, so that a folder could "
-                "not tell it from another: train without a folder"
+                f"the loss {loss} cannot be written down, like one made from a function, so a folder could "
+                "not identify it: train without a folder"
             )
 
 
 def _unreached(recipe: Recipe, losses: Sequence[Loss]) -> list[str]:
-    """What the recipe plans for after the end of the training, in words."""
+    """Return a warning for each part of the schedule that lies beyond the last epoch."""
     found = []
     if recipe.warmup_epochs > recipe.epochs:
         found.append(
@@ -379,7 +381,7 @@ def _unreached(recipe: Recipe, losses: Sequence[Loss]) -> list[str]:
     if late is not None and late >= recipe.epochs and any(deferred_replicas(recipe, losses)):
         found.append(
             f"deferred reweighting never begins: drw_epoch is {late}, but there are {recipe.epochs} epochs: "
-            "lower drw_epoch, or let it be None for none"
+            "lower drw_epoch, or set it to None"
         )
     return found
 
@@ -387,7 +389,7 @@ def _unreached(recipe: Recipe, losses: Sequence[Loss]) -> list[str]:
 def _identity(
     replicas: Replicas, rows: RowSource, judged: RowSource | None, recipe: Recipe, keep: str
 ) -> dict[str, Any]:
-    """What decides the weights and the results, in plain values."""
+    """Return everything that decides the weights and the results, in plain values."""
     described = replicas.description()
     stacks = {name: list(stack.shape) for name, stack in replicas.net.state_dict().items()}
     return {
@@ -401,7 +403,7 @@ def _identity(
 
 
 def _is_shown(name: str) -> bool:
-    """The metrics that matter most, so that the table fits a screen; not that of each class."""
+    """Return whether the progress table shows a metric: not that of each class, so that it fits a screen."""
     starts = ("roc_auc", "partial_auc", "recall", "balanced_accuracy", "minority_accuracy")
     return name == "accuracy" or name.startswith(starts)
 

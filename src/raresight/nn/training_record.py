@@ -1,4 +1,4 @@
-"""What became of a training."""
+"""The history and the outcome of a training."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ Row = dict[str, Any]
 class TrainingRecord:
     """The history of a stack of replicas.
 
-    A row of `history` is one replica in one epoch: `epoch` (from 1), `replica`, `loss` (which one), `seed`,
-    `train_loss` (its mean over the epoch's batches, rows by their weights if they have some), `learning_rate`
-    (of the epoch's last step), `gradient_norm_mean` and `gradient_norm_max` (before clipping), `clipped` (the
-    share of steps whose gradient was shortened), `frozen`, `seconds` (of the epoch, for all replicas), and,
-    where the epoch was evaluated, the metrics. What is not defined, such as the loss of a replica that is
-    frozen, is None.
+    A row of `history` is one replica in one epoch:
+
+    * `epoch` (from 1), `replica`, `loss` (its text), `seed`;
+    * `train_loss`: the mean over the epoch's batches, with row weights if there are any;
+    * `learning_rate` of the epoch's last step;
+    * `gradient_norm_mean` and `gradient_norm_max`, before clipping;
+    * `clipped`: the share of steps whose gradient was clipped;
+    * `frozen`, and `seconds` of the epoch for all replicas;
+    * the metrics, if the epoch was evaluated.
+
+    An undefined value, such as the loss of a frozen replica, is None.
 
     Attributes:
         names: Loss and seed of each replica.
         history: All rows, epoch by epoch.
-        frozen: Why and when replicas stopped, by their numbers.
-        best_by: The metric that chooses the best epoch, None where nothing was evaluated.
-        seconds: How long it took, all resumptions together.
+        frozen: Why and when replicas were frozen, by their numbers.
+        best_by: The metric that chooses the best epoch, None without an evaluation.
+        seconds: Duration of the training, summed over all resumptions.
     """
 
     names: tuple[str, ...]
@@ -39,15 +44,15 @@ class TrainingRecord:
 
     @property
     def epochs(self) -> int:
-        """Epochs that were trained."""
+        """Return the number of trained epochs."""
         return self.history[-1]["epoch"] if self.history else 0
 
     @property
     def best(self) -> tuple[Row | None, ...]:
-        """Each replica's row with the largest `best_by`, of the epochs in which it was not frozen.
+        """Return each replica's row with the largest `best_by`, without the epochs in which it was frozen.
 
-        The rows that chose the epoch also judge it: as an estimate of what other rows would show it is too
-        good. Judge by `last`, or by rows that took no part in the choice.
+        The rows that chose the epoch also evaluate it, so the metric is optimistic. Report `last`, or
+        evaluate on rows that took no part in the choice.
         """
         found: list[Row | None] = [None] * len(self.names)
         for row in self._evaluated():
@@ -60,14 +65,14 @@ class TrainingRecord:
 
     @property
     def last(self) -> tuple[Row | None, ...]:
-        """Each replica's row of the last epoch that was evaluated."""
+        """Return each replica's row of the last evaluated epoch."""
         found: list[Row | None] = [None] * len(self.names)
         for row in self._evaluated():
             found[row["replica"]] = row
         return tuple(found)
 
     def to_rows(self) -> list[Row]:
-        """The history as a list of plain dictionaries, ready for a table."""
+        """Return the history as a list of plain dictionaries, ready for a table."""
         return [dict(row) for row in self.history]
 
     def _evaluated(self) -> Sequence[Row]:

@@ -1,7 +1,7 @@
-"""Launches the loss kernels: values and gradients of scores in one pass, on CUDA or in Triton's interpreter.
+"""Launch the loss kernels: values and gradients of scores in one pass, on CUDA or in Triton's interpreter.
 
-`loss_and_gradient` serves one loss, `stack_losses` the losses of a stack of replicas. Importing this file
-imports Triton; `raresight.nn.kernels.has_triton` says whether that is possible.
+`loss_and_gradient` is for one loss, `stack_losses` for the losses of a stack of replicas. Importing this file
+imports Triton; see `raresight.nn.kernels.has_triton`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ Tensor = torch.Tensor
 
 __all__ = ["KernelGroup", "loss_and_gradient", "rescale_", "stack_losses"]
 
+# Samples from which a program goes over several blocks.
 _LONG = 1 << 22
 _LARGEST = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True)
 class KernelGroup:
-    """Losses with one body of phi: their numbers, one row each, and their replicas (None: all).
+    """Losses with one body of phi, as the kernels take them.
 
-    `is_plain`: each of them is phi(z) for a positive and phi(-z) for a negative; see `NormalForm.is_plain`.
+    Attributes:
+        body: The number of the body, see `body_of`.
+        is_plain: Whether each loss is phi(z) for a positive and phi(-z) for a negative.
+        table: The numbers of the losses, one row each.
+        replicas: The replica of each row, None for the row's own number.
     """
 
     body: int
@@ -48,11 +53,13 @@ def loss_and_gradient(
     reduced: bool = True,
     gradient: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
-    """scale * weights * loss, summed if `reduced`, and its gradient in the scores' type.
+    """Compute scale * weights * loss, summed if `reduced`, and its gradient in the scores' type.
 
-    Binary: `labels` of the shape of `scores`, 0/1 in any type, or shares of label 1 where `soft` (those
-    of label 0 are `negatives`, else 1 - labels). Classes: class numbers without axis 1 of `scores` (axis
-    0 of a vector). The first row of the group's table is used. A label out of range gives NaN.
+    * Binary: `labels` of the shape of `scores` are 0/1 in any type. With `soft` they are shares of label 1,
+      and those of label 0 are `negatives` (default: 1 - labels).
+    * Classes: `labels` are class numbers without axis 1 of `scores` (axis 0 of a vector).
+
+    The first row of the group's table is used. A label out of range gives NaN.
     """
     shape = _Shape.of_classes(scores) if classes else _Shape(1, scores.numel(), 1, 1)
     results, slopes = _reserve(scores, shape, reduced, gradient)
@@ -74,16 +81,17 @@ def stack_losses(
     *,
     complete: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """The mean of weights * loss of each replica, (K,), and the gradient of their sum.
+    """Compute the mean of weights * loss of each replica, (K,), and the gradient of their sum.
 
     scores (K, n) or (K, n, classes); labels (K, n) or (n,); `label_weights` (K, 2) or (K, classes);
-    `row_weights` (K, n) or (n,). Where the groups are not `complete`, the replicas that are in none of them
-    have zeros.
+    `row_weights` (K, n) or (n,). `complete` says that each replica is in a group; otherwise those in no group
+    get zeros.
     """
     replicas, n = scores.shape[:2]
     shape = _Shape(replicas, n, scores.shape[2] if scores.ndim == 3 else 1, 1)
     results, slopes = _reserve(scores, shape, True, True)
     assert slopes is not None
+    # Memory is reserved uninitialised: a launch writes every place of its replicas.
     if not complete:
         results.zero_()
         slopes.zero_()
@@ -101,7 +109,7 @@ def stack_losses(
 
 
 def rescale_(gradient: Tensor, factor: Tensor) -> Tensor:
-    """gradient *= factor in place, for a factor on the device; free where it is 1. Returns the gradient."""
+    """Multiply a gradient in place by a factor on the device, at no cost if it is 1; returns it."""
     block, loops, n = 1024, 8, gradient.numel()
     programs = -(-n // (block * loops))
     with device_of(gradient):
@@ -111,7 +119,7 @@ def rescale_(gradient: Tensor, factor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Shape:
-    """`n` samples a replica; `inner` samples lie between two logits of one sample."""
+    """Sizes of the scores: `n` samples per replica, `inner` samples between two logits of one sample."""
 
     replicas: int
     n: int
@@ -126,11 +134,12 @@ class _Shape:
         return _Shape(1, scores.shape[0] * inner, scores.shape[1], inner)
 
     def blocks(self) -> tuple[int, int, int]:
-        """(samples a step, steps a program, programs a replica)."""
+        """Return samples per step, steps per program, and programs per replica."""
         if self.classes > 1:
+            # All logits of a block of samples lie in registers: fewer samples for more classes.
             block = max(1, min(256, 2048 // _power_of_two(self.classes)))
             return block, 1, -(-self.n // block)
-        # Long programs for long inputs; for short ones as many programs as there can be.
+        # Fewer and longer programs for long inputs; for short ones many programs, which fill the GPU.
         block = min(512, max(128, _power_of_two(self.n)))
         loops = 16 if self.n >= _LONG else 1
         return block, loops, -(-self.n // (block * loops))
@@ -138,6 +147,7 @@ class _Shape:
 
 def _reserve(scores: Tensor, shape: _Shape, reduced: bool, gradient: bool) -> tuple[Tensor, Tensor | None]:
     size = (shape.replicas, shape.blocks()[2] if reduced else shape.n)
+    # Sums in float64, one per program, added in a fixed order: atomic additions would differ from run to run.
     results = torch.empty(size, dtype=torch.float64 if reduced else torch.float32, device=scores.device)
     return results, torch.empty(scores.shape, dtype=scores.dtype, device=scores.device) if gradient else None
 
@@ -182,7 +192,7 @@ def _launch(
 
 
 def _power_of_two(n: int) -> int:
-    """The smallest power of two that is not below n."""
+    """Return the smallest power of two that is at least n."""
     return 1 << (n - 1).bit_length()
 
 
@@ -192,11 +202,12 @@ def _finish(sums: Tensor) -> Tensor:
 
 def _laid_out(tensor: Tensor) -> Tensor:
     tensor = tensor.contiguous()
+    # Triton has no type for torch's bool.
     return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
 
 
 def _steps(weights: Tensor | None) -> tuple[Tensor | None, int]:
-    """One number for all is read in place; anything else is laid out."""
+    """Return weights and their step: 0 for one number for all, read in place; otherwise contiguous and 1."""
     if weights is None:
         return None, 0
     if all(step == 0 or length == 1 for step, length in zip(weights.stride(), weights.shape, strict=True)):

@@ -1,13 +1,13 @@
 """Triton device code of the losses: phi of the margin, and the passes over scores and class logits.
 
-One pass reads a score and its label once and writes the gradient once; sums go to one float64 number a
-program, which the caller adds up in a fixed order. What phi is, and which inputs there are, is decided
-when a kernel is compiled. Rows of numbers are those of `raresight.nn.kernels.packed`.
+One pass reads a score and its label once and writes the gradient once. Each program writes one float64 sum,
+and the caller adds these in a fixed order. Phi and the inputs are chosen when a kernel is compiled. Rows of
+numbers are those of `raresight.nn.kernels.packed`.
 
-Accuracy in float32: e^-|m| carries the rounding error of its argument along, 1 - p and log p are formed from
-it without cancellation, and e^h - 1 is a polynomial for small h.
+Accuracy in float32: e^-|m| is corrected by the rounding error of its argument. 1 - p and log p are formed
+from it without cancellation. For small h, e^h - 1 is a polynomial.
 
-Constants stand where they are used: Triton compares every global a kernel reads at every launch. KIND is the
+Constants are literals, since Triton compares every global that a kernel reads at every launch. KIND is the
 number of a body in `raresight.nn.kernels`, and 6 its `_BODY_NUMBERS`.
 """
 
@@ -34,7 +34,7 @@ def _finite(a):
 
 @triton.jit
 def _exp_of_negative(a):
-    """e^a for a <= 0 through 2^(a log2 e), corrected by the rounding error of that product."""
+    """Compute e^a for a <= 0 by 2^(a log2 e), corrected by the rounding error of that product."""
     a = tl.maximum(a, -1000.0, propagate_nan=tl.PropagateNan.ALL)
     power = a * 1.4426950216293335  # log2(e) rounded to float32; below, the rest of it
     rest = tl.fma(a, 1.4426950216293335, -power) + a * 1.925963033500e-08
@@ -43,7 +43,7 @@ def _exp_of_negative(a):
 
 @triton.jit
 def _logistic(m):
-    """x = -log p, q = 1 - p, p = sigma(m), and -log q; each to full relative precision."""
+    """Return x = -log p, q = 1 - p, p = sigma(m) and -log q, each to full relative precision."""
     d = tl.abs(m)
     e = _exp_of_negative(-d)
     one, two = 1.0 + e, 2.0 + e
@@ -61,7 +61,7 @@ def _logistic(m):
 
 @triton.jit
 def _excess(x, q):
-    """x - q: for q < 1/2 by s = q/(2 - q), x - q = q s + 2 s^3 (1/3 + s^2/5 + ...)."""
+    """Compute x - q, for q < 1/2 with s = q/(2 - q) as q s + 2 s^3 (1/3 + s^2/5 + ...)."""
     s = q / (2.0 - q)
     t = s * s
     series = 0.09090909 + t * (0.07692308 + t * (0.06666667 + t * 0.05882353))
@@ -71,7 +71,7 @@ def _excess(x, q):
 
 @triton.jit
 def _boosting(m, u, C, k, g, v, r):
-    """e^(-Cq) (e^(ux) - 1)/u and q (e^(ux - Cq) - C p loss); see `raresight.losses.alpha`."""
+    """Compute e^(-Cq) (e^(ux) - 1)/u and q (e^(ux - Cq) - C p loss); see `raresight.losses.alpha`."""
     x, q, p, _ = _logistic(m)
     h = u * x
     log2e = 1.4426950408889634
@@ -84,7 +84,7 @@ def _boosting(m, u, C, k, g, v, r):
     is_near = tl.abs(h) < 0.5
     value = _saturate(tl.where(is_near, near, grown * v - damping * r))
     growth = tl.where(is_near, damping + u * near, grown * g)
-    # The loss is finite here, so that a p of zero gives zero.
+    # The value is saturated first: a p of 0 times an infinite loss would be NaN.
     return value, _saturate(q * (growth - (C * p) * value))
 
 
@@ -103,7 +103,7 @@ def _poly(m, c, d, f):
 
 @triton.jit
 def _erf(m):
-    """psi(m) - m Psi(-m) and Psi(-m), from psi(v), v = |m|, and two polynomials in t = (v-3)/(v+3).
+    """Compute psi(m) - m Psi(-m) and Psi(-m) by psi(v), v = |m|, and two polynomials in t = (v-3)/(v+3).
 
     Mills' ratio Psi(-v)/psi(v) is P(t)/(v + 3), and the loss over psi(v) is Q(t)/(v + 3)^2; both to
     1e-8 for v <= 16, beyond which psi(v) is zero. A negative m has the loss of -m, plus v.
@@ -129,7 +129,7 @@ def _erf(m):
 
 @triton.jit
 def _phi(m, n0, n1, n2, n3, n4, n5, KIND: tl.constexpr):
-    """phi(m) and -phi'(m), both finite."""
+    """Return phi(m) and -phi'(m), both finite."""
     if KIND == 0:  # cross entropy
         x, q, _, _ = _logistic(m)
         value, slope = x, q
@@ -208,7 +208,7 @@ def binary_pass(
             value = _finite(share * _saturate(w1 * one) + rest * _saturate(w0 * zero))
             slope = _finite(share * _finite(s1 * slope_one) + rest * _finite(s0 * slope_zero))
         else:
-            # A label that is neither 0 nor 1 shows as NaN: the device cannot raise an error.
+            # A label other than 0 or 1 gives NaN, since a device cannot raise an error.
             positive = y == 1
             if PLAIN:
                 m = _finite(tl.where(positive, z, tl.where(y == 0, -z, float("nan"))))
@@ -226,7 +226,7 @@ def binary_pass(
             value = _finite(sample * value)
             slope = _finite(sample * slope)
         if REDUCE:
-            # A small part, so that as many of the largest numbers as there are steps have a sum.
+            # Scaled down, so that a sum of the largest float32 over all steps does not overflow.
             total += tl.where(inside, value * (0.5 / LOOPS), 0.0)
         else:
             tl.store(results + first + place, value * factor, mask=inside)
@@ -289,6 +289,7 @@ def class_pass(
     known = (y >= 0) & (y < CLASSES)
     label = classes[None, :] == y[:, None]
 
+    # The label's margin to the log-sum-exp of the others, their largest taken out before the exponential.
     g = scales * _finite(f) + shifts
     g = _finite(tl.where(label, g - margins, g))
     others = tl.where(label | (classes[None, :] >= CLASSES), float("-inf"), g)
@@ -329,7 +330,7 @@ def class_pass(
 
 @triton.jit
 def rescale_pass(gradient, factor, n, BLOCK: tl.constexpr, LOOPS: tl.constexpr):
-    """gradient *= factor, which lies on the device; nothing is read or written where it is 1."""
+    """Do gradient *= factor, which is on the device; a factor of 1 reads and writes nothing."""
     times = tl.load(factor).to(tl.float32)
     if times != 1.0:
         start = tl.program_id(0).to(tl.int64) * (BLOCK * LOOPS)

@@ -1,6 +1,6 @@
 """SGD with momentum for K models in one pass, as a Triton kernel."""
 
-# Apart from `optimiser`, which imports it on a GPU alone: `@triton.jit` needs Triton when a module is
+# Apart from `optimiser`, which imports it on a GPU alone. `@triton.jit` needs Triton when a module is
 # imported, and PyTorch's builds for the CPU come without it.
 #
 # Triton's language has names of its own for types and mutable "constants", and is not typed.
@@ -21,11 +21,11 @@ _BLOCK = 4096
 
 @triton.jit
 def _sgd_pass(weights, momentum, gradient, factor, rate, alive, width, inertia, decay, BLOCK: tl.constexpr):
-    """m <- inertia m + factor g + decay w,   w <- w - rate m, for the models that are alive."""
+    """Do m <- inertia m + factor g + decay w,   w <- w - rate m, for the models that are alive."""
     k = tl.program_id(1).to(tl.int64)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     moves = (i < width) & (tl.load(alive + k) != 0)
-    i += k * width
+    i += k * width  # in 64 bits, since k has them: all weights of a stack may exceed 2^31
     w = tl.load(weights + i, mask=moves, other=0.0)
     m = tl.load(momentum + i, mask=moves, other=0.0)
     g = tl.load(gradient + i, mask=moves, other=0.0)

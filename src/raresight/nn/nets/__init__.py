@@ -1,9 +1,9 @@
 """Nets that are K independent replicas of one architecture, trained as one.
 
 Weights are stacked: every parameter and buffer has shape (K, ...). Inputs are (K, N, ...), or (N, ...) for
-all replicas; scores are (K, N), or (K, N, classes). A net alone is a net with `replicas=1`.
+all replicas. Scores are (K, N), or (K, N, classes). A single net has `replicas=1`.
 
-A net of your own is a `ReplicaNet` made of `ReplicaLayer`s, such as `Linear` and `BatchNorm`: docs/deep.md.
+A net of your own is a `ReplicaNet` made of `ReplicaLayer`s, such as `Linear` and `BatchNorm` (docs/deep.md).
 """
 
 from .heads import make_head

@@ -14,7 +14,7 @@ __all__ = ["MemberHead", "MixedHead", "make_head"]
 
 
 def make_head(cosine: Sequence[bool], in_features: int, out_features: int, *, gain: float = 2.0) -> Linear:
-    """The head of a stack, `cosine` saying for each replica whether its scores are cosines."""
+    """Build the head of a stack; `cosine` says for each replica whether its scores are cosines."""
     if any(cosine):
         return MixedHead(cosine, in_features, out_features, gain=gain)
     return Linear(len(cosine), in_features, out_features, gain=gain)
@@ -28,14 +28,16 @@ class MixedHead(Linear):
                  z   = 2 x . w / (|x| |w|)     in [-2, 2],   for one output
 
     LDAM has margins in units of a cosine and, with one output, takes z = f_1 - f_0. Two cosines to opposite
-    directions w_1 = w and w_0 = -w differ by z as above; one cosine alone would halve the span of z and so
-    double the margin in it. Opposite directions cost nothing: f_1 - f_0 = x . (w_1 - w_0) / |x| for unit
-    directions, of which the difference has a direction of its own and a length of at most 2, reached where
-    they are opposite; a net that wants smaller scores turns x. Two free directions are `outputs=2`.
+    directions w_1 = w and w_0 = -w differ by z as above. One cosine alone would halve the span of z and so
+    double the margin in it.
 
-    A cosine has no bias: b of such a replica starts at zero, has no part in its scores and no gradient but
-    zero. A row x of zeros has cosine 0. Directions start uniform on the sphere, with length 1. A plain
-    replica gives the numbers of `Linear` to the last bit.
+    Opposite directions lose nothing. For unit directions f_1 - f_0 = x . (w_1 - w_0) / |x|, and w_1 - w_0 is
+    any direction with a length of at most 2, which opposite ones reach. Smaller scores come from turning x.
+    `outputs=2` gives two free directions.
+
+    A cosine has no bias: b of such a replica starts at zero and is not used, so its gradient is zero. A row x
+    of zeros has cosine 0. Directions start uniform on the sphere, with length 1. A plain replica gives the
+    numbers of `Linear` to the last bit.
     """
 
     is_cosine: Tensor
@@ -45,7 +47,7 @@ class MixedHead(Linear):
     ) -> None:
         super().__init__(len(cosine), in_features, out_features, gain=gain)
         self.span = 2.0 if out_features == 1 else 1.0
-        # Part of how the net is built, as are its widths, and so not of its state.
+        # An option of the net like its widths, and therefore not in its state.
         self.register_buffer(
             "is_cosine", torch.tensor(list(cosine), dtype=torch.bool).view(-1, 1, 1), persistent=False
         )
@@ -65,8 +67,8 @@ class MixedHead(Linear):
 class MemberHead(Linear):
     """A head for each member of each replica: (K, members, N, in) to (K, members, N, out).
 
-    Weights and biases start uniform in +-1/sqrt(in). The members of a replica that `cosine` names give
-    cosines, as `MixedHead` says.
+    Weights and biases start uniform in +-1/sqrt(in). The members of a replica with `cosine` give cosines, see
+    `MixedHead`.
     """
 
     is_cosine: Tensor
@@ -103,7 +105,7 @@ class MemberHead(Linear):
 
 
 def _scores(x: Tensor, weight: Tensor, bias: Tensor, is_cosine: Tensor, span: float) -> Tensor:
-    """x (B, N, in), weight (B, out, in) and bias (B, out) to plain scores or cosines (B, N, out)."""
+    """Map x (B, N, in), weight (B, out, in) and bias (B, out) to plain scores or cosines (B, N, out)."""
     return torch.baddbmm(
         torch.where(is_cosine, 0, bias.unsqueeze(1)),
         _unit_where(is_cosine, x, 1.0),
@@ -112,15 +114,15 @@ def _scores(x: Tensor, weight: Tensor, bias: Tensor, is_cosine: Tensor, span: fl
 
 
 def _unit_where(is_cosine: Tensor, x: Tensor, length: float) -> Tensor:
-    """x, its rows brought to this length where scores are cosines."""
-    # Plain replicas take part with ones: an infinite or NaN row would come back as a NaN gradient through the
-    # branch that is not used, since 0 times NaN is NaN.
+    """Scale the rows of x to this length in replicas whose scores are cosines."""
+    # Plain replicas pass ones through the unused branch: an infinite or NaN row would give it a NaN gradient,
+    # since 0 times NaN is NaN.
     unit = _unit(torch.where(is_cosine, x, 1))
     return torch.where(is_cosine, (unit * length).to(x.dtype), x)
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Rows of length 1, in float32 or better; zeros stay zeros, with a slope of 1 instead of none."""
+    """Scale rows to length 1, in float32 or higher; rows of zeros stay zeros, with slope 1."""
     wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
     square = wide.square().sum(-1, keepdim=True)
     return wide * torch.rsqrt(torch.where(square > 0, square, 1))

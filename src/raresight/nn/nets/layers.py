@@ -1,6 +1,6 @@
 """Layers of K replicas: stacked weights, products and convolutions of all at once, batch norm of each.
 
-Nothing in a layer mixes replicas, forward or backward: if one becomes NaN the others do not notice.
+No layer mixes replicas, forward or backward, so that a NaN in one replica does not reach another.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = [
     "whole_number",
 ]
 
-# torch's generators look at 32 bits of a seed: two that differ above them would start alike.
+# torch's generators use 32 bits of a seed: two seeds that differ above them would start alike.
 _SEEDS = 2**32
 
 
 def whole_number(name: str, value: Any, *, least: int = 1) -> int:
-    """A whole number as Python's own, also where it is one of NumPy."""
+    """Return an integer, of Python or NumPy, as an int; raise an error for anything else."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -42,7 +42,7 @@ def whole_number(name: str, value: Any, *, least: int = 1) -> int:
 
 
 def checked_seeds(seeds: Any) -> tuple[int, ...]:
-    """Seeds as Python's whole numbers, if they are such and in range."""
+    """Return seeds as ints; raise an error for others and for those out of range."""
     if not isinstance(seeds, Iterable):
         raise TypeError(f"seeds must be a sequence of whole numbers, one per replica, but is {seeds!r}")
     found = []
@@ -60,7 +60,7 @@ def checked_seeds(seeds: Any) -> tuple[int, ...]:
 
 
 def _bools(name: str, given: Any, replicas: int) -> tuple[bool, ...]:
-    """One bool per replica, given for each or for all."""
+    """Return one bool per replica, given for each or for all."""
     if isinstance(given, (bool, np.bool_)):
         return (bool(given),) * replicas
     found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
@@ -74,7 +74,7 @@ def _bools(name: str, given: Any, replicas: int) -> tuple[bool, ...]:
 
 
 class ReplicaLayer(nn.Module, ABC):
-    """A layer with weights of its own; each is a stack of shape (K, ...)."""
+    """A layer with weights; each is a stack of shape (K, ...)."""
 
     @abstractmethod
     def reset_replica(self, k: int, generator: torch.Generator) -> None:
@@ -84,18 +84,18 @@ class ReplicaLayer(nn.Module, ABC):
 class ReplicaNet(nn.Module, ABC):
     """A stack of nets. Its last layer is `head`, with `weight` and `bias`; see `start_at_` for the bias.
 
-    Replica k starts from the weights of the same net alone with `seeds=(seeds[k],)`. Seeds are 0 to K-1
-    unless given. `cosine` says whether the head of each replica, or of all, gives cosines.
+    Replica k starts from the weights of the same net alone with `seeds=(seeds[k],)`. Default of `seeds`: 0 to
+    K-1. `cosine` says whether the head of each replica, or of all, gives cosines.
 
-    A net may be an ensemble of `members`, trained on the loss of each and judged by their common score, the
-    one that `net(x)` gives. Training then goes through `training_scores` and `training_labels`; where
-    `members` is 1 they are `net(x)` and the labels as they are.
+    A net may be an ensemble of `members`. Each member is trained on its own loss, and `net(x)` is their
+    common score. Training uses `training_scores` and `training_labels`. For `members` = 1 they are `net(x)`
+    and the labels.
     """
 
     head: Linear
     members: int = 1
     row_axes: int = 1
-    """Of one row: 1 for a table's, 3 for an image."""
+    """Number of axes of one row: 1 in a table, 3 for an image."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ReplicaNet(nn.Module, ABC):
         self.cosine = _bools("cosine", cosine, replicas)
 
     def reset_parameters(self) -> None:
-        """Draw the first weights: each replica by its own generator, layer by layer in the order of building.
+        """Draw the first weights, for each replica by its own generator, in the order of the layers.
 
         The draws are float64 on the CPU, so that they depend neither on the device nor on the precision.
         """
@@ -124,7 +124,7 @@ class ReplicaNet(nn.Module, ABC):
                     layer.reset_replica(k, generator)
 
     def replica(self, k: int) -> Self:
-        """A copy of replica k as a net alone, with its weights, running statistics, mode and device."""
+        """Return replica k as a net alone: a copy with its weights, running statistics, mode and device."""
         if not 0 <= k < self.replicas:
             raise IndexError(f"replica {k} was asked for, but there are 0 to {self.replicas - 1}")
         like = next(self.parameters())
@@ -135,24 +135,21 @@ class ReplicaNet(nn.Module, ABC):
         return alone.train(self.training)
 
     def training_scores(self, x: Tensor) -> Tensor:
-        """The scores that losses are taken of in training: (K, members N), or (K, members N, outputs).
+        """Return the scores that the losses take in training: (K, members N), or (K, members N, outputs).
 
-        Those of the first member come first, so that they go with `training_labels`.
+        Those of the first member come first, as in `training_labels`.
         """
         scores: Tensor = self(x)
         return scores
 
     def training_labels(self, labels: Tensor) -> Tensor:
-        """Labels (N,) or (K, N) repeated for each member: (members N,) or (K, members N).
-
-        Weights of rows are repeated by it, too.
-        """
+        """Repeat labels (N,) or (K, N) for each member: (members N,) or (K, members N); also row weights."""
         return labels if self.members == 1 else labels.repeat(*(1,) * (labels.dim() - 1), self.members)
 
     def start_at_(self, scores: Tensor) -> None:
-        """Let the bias of the head be these constants (K, outputs), in place, as for a start at the prior.
+        """Set the bias of the head to constants (K, outputs), in place, as for a start at the prior.
 
-        Cosines have no bias: those replicas stay as they are.
+        Cosines have no bias, so those replicas do not change.
         """
         bias = self.head.bias
         assert bias is not None
@@ -167,20 +164,20 @@ class ReplicaNet(nn.Module, ABC):
             bias[plain] = scores[plain].to(bias).view(shape).expand(len(plain), *bias.shape[1:])
 
     def numbers_per_row(self, row_numbers: int) -> int:
-        """How many numbers a row of so many has in the widest layer of one replica, for all its members.
+        """Return the number of values of a row in the widest layer of a replica, for all members.
 
-        It decides how many rows pass through at once where they are not trained on. Here the widest weight
-        counts; a layer that keeps places, such as a convolution, has more.
+        It decides how many rows pass through at once outside of training. Here the widest weight decides. A
+        net whose layers keep places, such as convolutions, has wider layers and overrides this.
         """
         widths = [stack.shape[1] for stack in self.parameters() if stack.dim() > 1]
         return self.members * max([row_numbers, *widths])
 
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """The arguments that made the net, in plain values, without replicas, seeds, outputs and cosine."""
+        """Return the arguments of the net in plain values, without replicas, seeds, outputs and cosine."""
 
     def checked_input(self, x: Tensor, row_shape: tuple[int | None, ...]) -> Tensor:
-        """The input, if it is (N, *row_shape) or (K, N, *row_shape); None stands for any size."""
+        """Return the input if it is (N, *row_shape) or (K, N, *row_shape), None being any size."""
         rows = len(row_shape)
         fits = x.dim() in (rows + 1, rows + 2) and all(
             wanted in (None, seen) for wanted, seen in zip(row_shape, x.shape[-rows:])
@@ -194,10 +191,10 @@ class ReplicaNet(nn.Module, ABC):
         return x
 
     def head_scores(self, features: Tensor) -> Tensor:
-        """Features (K, ..., F) to scores (K, ...), or (K, ..., classes).
+        """Map features (K, ..., F) to scores (K, ...), or (K, ..., classes).
 
-        In use the head has the precision of its weights under autocast, too: of scores with the 8 bits of
-        bfloat16 many would be equal, and their ranks coarse.
+        In evaluation mode the head has the precision of its weights, also under autocast. Scores with the 8
+        bits of bfloat16 would have many ties, and coarse ranks.
         """
         if self.training:
             scores: Tensor = self.head(features)
@@ -238,9 +235,8 @@ class BatchNorm(ReplicaLayer):
 
         (x - m) / sqrt(v + epsilon) * weight + bias
 
-    with m and v = mean((x - m)^2) over the batch in training, running means of them otherwise. The variance
-    is taken in two passes: mean(x^2) - m^2 loses all digits where the mean is large beside the deviation.
-    bfloat16 and float16 are normalised in float32.
+    with m and v = mean((x - m)^2) over the batch in training, and running means of them otherwise. bfloat16
+    and float16 are normalised in float32.
     """
 
     running_mean: Tensor
@@ -262,7 +258,7 @@ class BatchNorm(ReplicaLayer):
         return self.normalise(x, batch_axes=(1,), feature_shape=(x.shape[0], 1, x.shape[2]))
 
     def normalise(self, x: Tensor, batch_axes: tuple[int, ...], feature_shape: tuple[int, ...]) -> Tensor:
-        """`feature_shape` is that of weight and bias beside x."""
+        """Normalise over the batch axes; weight and bias are viewed in `feature_shape` beside x."""
         if not self.training:
             mean, variance = self.running_mean.view(feature_shape), self.running_var.view(feature_shape)
             return self._scaled(_widened(x) - mean, variance, feature_shape).to(x.dtype)
@@ -283,12 +279,11 @@ class BatchNorm(ReplicaLayer):
 
 
 class GhostBatchNorm(BatchNorm):
-    """Batch norm within parts of at most `ghost_batch` rows, as equal as can be: (K, N, C).
+    """Batch norm within parts of at most `ghost_batch` rows, of sizes that differ by at most 1: (K, N, C).
 
-    No part has one row only, which has no variance: with parts of two, one of an odd batch has three.
-
-    The running statistics move once a batch, towards the mean of its parts'. See Hoffer et al., "Train
-    longer, generalize better" (2017).
+    No part has only one row, which has no variance: with parts of two rows, an odd batch has one part of
+    three. The running statistics move once per batch, towards the mean of its parts' statistics. See Hoffer
+    et al., "Train longer, generalize better" (2017).
     """
 
     def __init__(self, replicas: int, features: int, *, ghost_batch: int, momentum: float) -> None:
@@ -300,7 +295,7 @@ class GhostBatchNorm(BatchNorm):
         parts = min(-(-rows // self.ghost_batch), rows // 2)
         if not self.training or parts <= 1:
             return super().forward(x)
-        # The first `longer` parts have one row more than the others; parts of one size are done together.
+        # The first `longer` parts have one row more than the others. Parts of one size are one tensor.
         size, longer = divmod(rows, parts)
         cut = longer * (size + 1)
         pieces = [(x[:, cut:], parts - longer, size)]
@@ -318,11 +313,14 @@ class GhostBatchNorm(BatchNorm):
 
 
 def _moments(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """x - mean, mean and variance over the axes, in float32 or better."""
+    """Return x - mean, mean and variance over the axes, in float32 or higher."""
     wide = _widened(x)
     mean = wide.mean(axes, keepdim=True)
     if x.numel() < 2 * mean.numel():
-        raise ValueError("batch norm in training needs at least 2 values a feature, but the batch has fewer")
+        raise ValueError(
+            "batch norm in training needs at least 2 values per feature, but the batch has fewer"
+        )
+    # In two passes: mean(x^2) - mean^2 loses all digits where the mean is large beside the deviation.
     centred = wide - mean
     return centred, mean, centred.square().mean(axes, keepdim=True)
 
@@ -332,7 +330,7 @@ def _widened(x: Tensor) -> Tensor:
 
 
 def draw_normal(stack: Tensor, k: int, gain: float, generator: torch.Generator) -> None:
-    """He's start: normal with variance gain/fan-in."""
+    """Draw the first weights of replica k as He et al. (2015): normal with variance gain/fan-in."""
     shape = stack.shape[1:]
     drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
     _fill(stack, k, drawn * math.sqrt(gain / math.prod(shape[1:])))

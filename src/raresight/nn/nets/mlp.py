@@ -15,16 +15,16 @@ __all__ = ["MLP"]
 
 
 class MLP(ReplicaNet):
-    """Dense layers with ReLU between them, each followed by batch norm if asked for.
+    """Dense layers with ReLU between them, and optional batch norm.
 
     Args:
-        features: Numbers in a row.
-        hidden: Width of each hidden layer; none gives a linear classifier.
-        outputs: 1 for a binary score, or one logit a class.
+        features: Number of values per row.
+        hidden: Width of each hidden layer. Empty: a linear classifier.
+        outputs: 1 for a binary score, or one logit per class.
         batch_norm: Whether each hidden layer is normalised before its ReLU.
-        replicas: K, how many nets.
-        seeds: One per replica; 0 to K-1 unless given.
-        cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
+        replicas: K, the number of nets.
+        seeds: One per replica. Default: 0 to K-1.
+        cosine: Whether the scores are cosines, as LDAM expects them: one bool, or one per replica.
 
     Example:
         >>> net = MLP(4, hidden=(16, 16), replicas=3)
@@ -52,6 +52,7 @@ class MLP(ReplicaNet):
         self.layers, self.norms = nn.ModuleList(), nn.ModuleList()
         width = self.features
         for wider in self.hidden:
+            # Batch norm subtracts any bias of the layer before it, and adds its own.
             self.layers.append(Linear(replicas, width, wider, bias=not batch_norm))
             self.norms.append(BatchNorm(replicas, wider) if batch_norm else nn.Identity())
             width = wider
@@ -59,7 +60,7 @@ class MLP(ReplicaNet):
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Rows (N, features) or (K, N, features) to scores (K, N), or (K, N, outputs)."""
+        """Map rows (N, features) or (K, N, features) to scores (K, N), or (K, N, outputs)."""
         x = self.checked_input(x, (self.features,))
         for layer, norm in zip(self.layers, self.norms):
             x = torch.relu(norm(layer(x)))

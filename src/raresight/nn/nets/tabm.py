@@ -27,7 +27,7 @@ Sharing = Literal["tabm", "tabm-mini", "tabm-packed"]
 
 
 def probability_of(loss: Loss, scores: Tensor, several: bool = False) -> Tensor:
-    """`loss.probability`, and NaN where a score is NaN, which losses refuse; `several`: of (N, classes).
+    """Return `loss.probability`, and NaN for a score of NaN, which losses refuse; `several`: of (N, classes).
 
     >>> from raresight.losses import parse
     >>> probability_of(parse("crossentropy"), torch.tensor([0.0, float("nan")]))
@@ -39,7 +39,7 @@ def probability_of(loss: Loss, scores: Tensor, several: bool = False) -> Tensor:
 
 
 def mean_probability(member_scores: Tensor, losses: Sequence[Loss]) -> Tensor:
-    """The mean over the members of the probability each has by the loss of its replica, as TabM predicts.
+    """Return the mean of the members' probabilities by the loss of their replica, as TabM predicts.
 
     Args:
         member_scores: (K, members, N) as from `TabM.member_scores`; or (K, members, N, classes).
@@ -70,35 +70,33 @@ def mean_probability(member_scores: Tensor, losses: Sequence[Loss]) -> Tensor:
 
 
 class TabM(ReplicaNet):
-    """K times an ensemble of `members` dense nets that share their weights but for factors of their own.
+    """K ensembles of `members` dense nets each, which share their weights except for factors of their own.
 
     As its authors advise, each member is trained on its own loss (`training_scores`), and the prediction is
-    the mean of the members' probabilities. `net(x)` is the score of that mean where a probability is the
-    sigmoid of a score (or the softmax of several):
+    the mean of the members' probabilities. `net(x)` is the score of that mean, with the sigmoid (softmax) as
+    the probability:
 
         z = log(mean s(z_i)) - log(mean s(-z_i)),   s the sigmoid
 
-    What a loss itself takes for the probability at a score may be another number: `mean_probability` has the
-    mean of that.
+    A loss may have another link. `mean_probability` returns the mean of the probabilities by that link.
 
-    Needs the `tabm` package: pip install 'raresight[tabm]'. Rows should be standardised. Dropout is decided
-    by the seed of a replica and the number of batches it has seen, so that in a stack it drops what it would
-    drop alone.
+    Needs the `tabm` package: pip install 'raresight[tabm]'. Rows should be standardised. Dropout follows from
+    the seed of a replica and its number of batches, so that it is the same in a stack and alone.
 
     Args:
-        features: Numbers in a row.
-        outputs: 1 for a binary score, or one logit a class.
-        members: Nets in one ensemble; k of the paper.
-        blocks: Hidden layers; 3, or 2 after an embedding, unless given.
-        width: Numbers in a hidden layer.
-        dropout: The share of hidden numbers set to zero in training.
-        sharing: "tabm" gives the members factors in each layer, "tabm-mini" in the first alone, "tabm-packed"
-            gives them all weights of their own.
-        embedding: "linear" or "periodic" turns each number of a row into a vector first; None does not.
+        features: Number of values per row.
+        outputs: 1 for a binary score, or one logit per class.
+        members: Number of nets per ensemble, k of the paper.
+        blocks: Number of hidden layers. Default: 3, or 2 after an embedding.
+        width: Width of a hidden layer.
+        dropout: Share of hidden units set to zero in training.
+        sharing: Which weights each member has of its own. "tabm": factors in each layer. "tabm-mini": factors
+            in the first layer. "tabm-packed": all weights.
+        embedding: "linear" or "periodic" maps each value of a row to a vector first. None: no embedding.
         embedding_width: Length of that vector.
-        replicas: K, how many ensembles.
-        seeds: One per replica; 0 to K-1 unless given.
-        cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
+        replicas: K, the number of ensembles.
+        seeds: One per replica. Default: 0 to K-1.
+        cosine: Whether the scores are cosines, as LDAM expects them: one bool, or one per replica.
 
     Example:
         >>> net = TabM(5, members=4, width=16, replicas=2)
@@ -149,14 +147,15 @@ class TabM(ReplicaNet):
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Rows (N, features) or (K, N, features) to the ensembles' scores (K, N), or (K, N, outputs)."""
+        """Map rows (N, features) or (K, N, features) to ensembles' scores (K, N), or (K, N, outputs)."""
         scores = self.member_scores(x)
+        # By log-sum-exp of logarithms: the mean of probabilities rounds to 0 or 1 for large scores.
         if self.outputs == 1:
             return F.logsigmoid(scores).logsumexp(1) - F.logsigmoid(-scores).logsumexp(1)
         return F.log_softmax(scores, -1).logsumexp(1) - math.log(self.members)
 
     def member_scores(self, x: Tensor) -> Tensor:
-        """The scores of each member: (K, members, N), or (K, members, N, outputs)."""
+        """Return the scores of each member: (K, members, N), or (K, members, N, outputs)."""
         x = self.checked_input(x, (self.features,))
         return self.head_scores(self.backbone(x).transpose(1, 2))
 
@@ -174,9 +173,9 @@ class TabM(ReplicaNet):
 class _Backbone(ReplicaLayer):
     """The package's nets without their last layer: (K, N, features) to (K, N, members, width).
 
-    `body` is such a net, but each of its parameters has a first axis for the replicas; it is called with the
-    slice of one replica, and `torch.func.vmap` makes batched products of that. Rows (N, features) are the
-    same for all replicas.
+    `body` is such a net whose parameters have a first axis for the replicas. It is called with the slice of
+    one replica, and `torch.func.vmap` makes batched products of the calls. All replicas share rows of shape
+    (N, features).
     """
 
     seeds: Tensor
@@ -191,11 +190,11 @@ class _Backbone(ReplicaLayer):
                 stack = value.detach().new_zeros((len(seeds), *value.shape))
                 part.register_parameter(name, nn.Parameter(stack))
         self._dropouts = [name for name, part in self.body.named_modules() if isinstance(part, _Dropout)]
-        # All that dropout depends on: what the replica is, and how many batches it has seen.
+        # Dropout depends on these two buffers alone: the seed, and the number of batches seen.
         low = torch.tensor([seed & _LOW_32 for seed in seeds])
         high = torch.tensor([seed >> 32 & _LOW_32 for seed in seeds])
         self.register_buffer("seeds", _mixed(_mixed(low) ^ high), persistent=False)
-        # A float as all statistics of a net are; exact in float32 up to 16 million batches.
+        # A float like all statistics of a net; exact in float32 up to 16 million batches.
         self.register_buffer("batches", torch.zeros(len(seeds)))
 
     def reset_replica(self, k: int, generator: torch.Generator) -> None:
@@ -227,9 +226,9 @@ class _Backbone(ReplicaLayer):
 
 
 class _DrawsFrom(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """What this thread draws in the block comes from a generator, as if it were PyTorch's own.
+    """Make this thread's random draws in the block come from a given generator.
 
-    The package names no generator. To seed PyTorch's own for it would mix the draws of all threads.
+    The package takes no generator. Seeding PyTorch's global one would mix the draws of all threads.
     """
 
     def __init__(self, generator: torch.Generator) -> None:
@@ -269,7 +268,7 @@ _LOW_32 = 0xFFFFFFFF
 
 
 def _mixed(bits: Tensor) -> Tensor:
-    """32 bits hashed to 32 bits that look random, one to one, in int64.
+    """Hash 32 bits to 32 bits, one to one, in int64.
 
     Two rounds of shift and product, as in the finalisers of MurmurHash3 (Appleby).
     """
@@ -291,7 +290,7 @@ def _build(
     embedding: Embedding | None,
     embedding_width: int,
 ) -> nn.Module:
-    """The package's net of one replica without its last layer, with dropout by key."""
+    """Build the package's net of one replica without its last layer, with dropout by key."""
     try:
         import rtdl_num_embeddings
         import tabm
@@ -301,7 +300,7 @@ def _build(
         raise ValueError(f'embedding must be "linear", "periodic" or None, but is {embedding!r}')
     if sharing not in ("tabm", "tabm-mini", "tabm-packed"):
         raise ValueError(f'sharing must be "tabm", "tabm-mini" or "tabm-packed", but is {sharing!r}')
-    # From the parts of the package: its net as a whole uses an operation that torch.func.vmap does not know.
+    # Built from parts, since the package's net uses an operation that torch.func.vmap does not support.
     parts: list[nn.Module] = []
     if embedding == "linear":
         parts = [rtdl_num_embeddings.LinearReLUEmbeddings(features, embedding_width), nn.Flatten()]
@@ -316,7 +315,7 @@ def _build(
         dropout=0.0,
         k=members,
         arch_type=sharing,
-        # The choices of the package's own net: the factors of one feature start as one number.
+        # As in the package's own net, all factors of one feature start with one value.
         start_scaling_init=None if is_packed else "random-signs" if embedding is None else "normal",
         start_scaling_init_chunks=None if is_packed else [numbers] * features,
     )

@@ -19,18 +19,18 @@ from .layers import BatchNorm, GhostBatchNorm, Linear, ReplicaNet, whole_number
 __all__ = ["TabNet", "TabNetDetails", "sparsemax"]
 
 _FARTHEST = 5.0
-"""Deviations from the mean of an input beyond which all values are alike."""
+"""Limit of normalised inputs, in standard deviations from their mean."""
 
 
 class TabNetDetails(NamedTuple):
-    """The scores of a batch and how the net came to them.
+    """The scores of a batch, and the attention that led to them.
 
     Attributes:
         scores: (K, N), or (K, N, outputs).
-        masks: (K, steps, N, features): the share of attention each feature has in each step; sums to 1.
-        importance: (K, N, features): the masks weighted by what each step adds to the decision; sums to 1
-            over the features, or is all zero where no step adds anything.
-        entropy: (K,): mean entropy of the masks. Added to a loss with a small factor it makes them sparser.
+        masks: (K, steps, N, features): the share of attention of each feature in each step; sums to 1.
+        importance: (K, N, features): the masks weighted by what each step adds to the decision. Sums to 1
+            over the features, or is all zero if no step adds anything.
+        entropy: (K,): mean entropy of the masks. A small multiple of it added to a loss makes them sparser.
     """
 
     scores: Tensor
@@ -42,25 +42,25 @@ class TabNetDetails(NamedTuple):
 class TabNet(ReplicaNet):
     """Steps of attention over features, each followed by gated layers, whose outputs add up to a decision.
 
-    Every step i chooses features by a mask M_i = sparsemax(P_i h(a)) from the attention a of the step before,
-    with P_i = prod (gamma - M_j) over the steps j before it, so that features already used count less. Gated
-    layers turn M_i x into a decision and the next attention; the first `shared` of them have the same weights
-    in all steps (their batch norms have not). Normed inputs are cut at 5 deviations, unlike the paper's.
+    Step i chooses features by a mask M_i = sparsemax(P_i h(a)), with a the attention of the step before. The
+    factors P_i = prod (gamma - M_j) over the earlier steps j lower the weight of used features. Gated layers
+    map M_i x to a decision and the next attention. The first `shared` of them have the same weights in all
+    steps, with batch norms of their own. Unlike the paper's, normalised inputs are cut at 5 deviations.
 
     Args:
-        features: Numbers in a row.
-        outputs: 1 for a binary score, or one logit a class.
-        decision_width: N_d of the paper.
-        attention_width: N_a of the paper.
-        steps: How many steps.
-        gamma: 1 uses each feature in one step only; larger values let it come back.
-        shared: Gated layers common to all steps.
-        independent: Gated layers of each step.
-        ghost_batch: Most rows that are normalised together.
-        momentum: Of the running statistics of the ghost batches: the share of the new.
-        replicas: K, how many nets.
-        seeds: One per replica; 0 to K-1 unless given.
-        cosine: Whether the scores are cosines, as LDAM expects them: for all replicas, or one bool for each.
+        features: Number of values per row.
+        outputs: 1 for a binary score, or one logit per class.
+        decision_width: Width of a step's decision, N_d of the paper.
+        attention_width: Width of the attention, N_a of the paper.
+        steps: Number of steps.
+        gamma: 1 uses each feature in one step only; larger values allow it in later steps again.
+        shared: Number of gated layers common to all steps.
+        independent: Number of gated layers of each step alone.
+        ghost_batch: Largest number of rows that are normalised together.
+        momentum: Share of the new in the running statistics of the ghost batches.
+        replicas: K, the number of nets.
+        seeds: One per replica. Default: 0 to K-1.
+        cosine: Whether the scores are cosines, as LDAM expects them: one bool, or one per replica.
 
     Example:
         >>> net = TabNet(6, replicas=2).eval()
@@ -112,7 +112,7 @@ class TabNet(ReplicaNet):
             Linear(replicas, width if position else features, 2 * width, bias=False, gain=1.0)
             for position in range(shared)
         )
-        # One more than the steps: the first transformer only gives the attention that the first step needs.
+        # One more than the steps: the first transformer only computes the attention of the first step.
         self.transformers = nn.ModuleList(
             _FeatureTransformer(replicas, features, width, shared, independent, ghost_batch, momentum)
             for _ in range(steps + 1)
@@ -128,11 +128,11 @@ class TabNet(ReplicaNet):
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Rows (N, features) or (K, N, features) to scores (K, N), or (K, N, outputs)."""
+        """Map rows (N, features) or (K, N, features) to scores (K, N), or (K, N, outputs)."""
         return self.head_scores(torch.stack([decision for _, decision in self._run(x)]).sum(0))
 
     def details(self, x: Tensor) -> TabNetDetails:
-        """The scores, the masks behind them, and what they say about the features."""
+        """Return the scores, the masks of each step, and the importance of each feature."""
         masks, decisions = (torch.stack(parts, dim=1) for parts in zip(*self._run(x)))
         weighted = (masks * decisions.sum(-1, keepdim=True)).sum(1)
         total = weighted.sum(-1, keepdim=True)
@@ -140,15 +140,15 @@ class TabNet(ReplicaNet):
             scores=self.head_scores(decisions.sum(1)),
             masks=masks,
             importance=weighted / torch.where(total > 0, total, 1),
-            # The shift only keeps the slope finite where a mask is zero.
+            # The small number keeps the slope finite where a mask is zero.
             entropy=-(masks * torch.log(masks + 1e-12)).sum(-1).mean((1, 2)),
         )
 
     def _run(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Mask (K, N, features) and decision (K, N, decision_width) of each step."""
+        """Yield mask (K, N, features) and decision (K, N, decision_width) of each step."""
         x = self.checked_input(x, (self.features,))
-        # A column that is nearly constant in training has a deviation near zero: a value that is usual later
-        # would be a thousand of them.
+        # The deviation of a column that is nearly constant in training is near zero. Without the limit a flag
+        # seen once in training was a thousand deviations, and decided the score of its row alone.
         x = self.input_norm(x.expand(self.replicas, *x.shape[-2:])).clamp(-_FARTHEST, _FARTHEST)
         widths = (self.decision_width, self.attention_width)
         _, attention = self.transformers[0](x, self.shared_layers).split(widths, -1)
@@ -178,8 +178,8 @@ class TabNet(ReplicaNet):
 class _FeatureTransformer(nn.Module):
     """Gated layers h <- (h + glu(norm(h W))) sqrt(1/2), the first without the sum.
 
-    The shared ones come first. Their weights belong to the net and are handed in; each transformer has its
-    own norms for them.
+    The shared ones come first. Their weights belong to the net and are arguments of `forward`; each
+    transformer has its own norms for them.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class _FeatureTransformer(nn.Module):
 
 
 def sparsemax(z: Tensor) -> Tensor:
-    """The nearest point of the probability simplex, over the last axis; many of its entries are zero.
+    """Project onto the probability simplex, over the last axis; many entries of the result are zero.
 
         p = max(z - t, 0),  t such that sum p = 1
 
@@ -221,15 +221,15 @@ def sparsemax(z: Tensor) -> Tensor:
         tensor([0.7000, 0.3000, 0.0000])
     """
     with torch.no_grad():
-        # From the largest entry down, so that large entries cost no digits.
+        # Relative to the largest entry, so that sums of large entries lose no digits.
         shifted = z - z.amax(-1, keepdim=True)
         ordered = shifted.sort(-1, descending=True).values
         rank = torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=ordered.dtype)
         size = (1 + rank * ordered > ordered.cumsum(-1)).sum(-1, keepdim=True)
-        # No entry counts where one is NaN; the result is then NaN, too.
+        # With a NaN no entry fulfils the comparison. The clamp keeps the index valid, and the result is NaN.
         support = shifted >= ordered.gather(-1, size.clamp(min=1) - 1)
         count = support.sum(-1, keepdim=True)
-    # Given the support the map is linear, so that its slope needs no sorting.
+    # For a given support the map is linear, so that the backward pass needs no sorting.
     relative = z - z.detach().amax(-1, keepdim=True)
     threshold = (torch.where(support, relative, 0).sum(-1, keepdim=True) - 1) / count
     return (relative - threshold).clamp(min=0)
