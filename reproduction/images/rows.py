@@ -17,8 +17,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from raresight.common.checks import check_whole
 from raresight.nn import RowSource
-from raresight.nn.nets import whole_number
 from raresight.nn.row_values import as_array, as_labels, as_weights, digest_of
 
 from .imbalance import Imbalanced
@@ -189,7 +189,7 @@ class ImageRows(RowSource):
                 f"mean and std must have {values.shape[1]} finite entries, one a channel, and std must be "
                 f"above 0, but they are {tuple(mean)} and {tuple(std)}"
             )
-        padding = whole_number("padding", padding, least=0)
+        padding = check_whole(padding, "padding", least=0)
         if padding > _MOST_PADDING:
             raise ValueError(f"padding must be at most {_MOST_PADDING}, but is {padding}")
         self.labels = as_labels(y, len(values))

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from raresight.nn.nets import BatchNorm, ReplicaLayer, ReplicaNet, draw_normal, make_head, whole_number
+from raresight.common.checks import check_whole
+from raresight.nn.nets import BatchNorm, ReplicaLayer, ReplicaNet, draw_normal, make_head
 
 from .triton_layers import Running, plan_layers
 from .trunk import can_run, trunk
@@ -147,8 +148,8 @@ def resnet_cifar(
         >>> net(torch.zeros(5, 3, 32, 32)).shape
         torch.Size([2, 5, 10])
     """
-    depth, width = whole_number("depth", depth), whole_number("width", width)
-    channels = whole_number("channels", channels)
+    depth, width = check_whole(depth, "depth"), check_whole(width, "width")
+    channels = check_whole(channels, "channels")
     if depth < 8 or depth % 6 != 2:
         raise ValueError(f"depth must be 6n + 2, such as 8, 20, 32, 44 or 56, but is {depth}")
     if width < 2 or width % 2:

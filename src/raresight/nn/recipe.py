@@ -10,6 +10,8 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from ..common.checks import check_range, check_whole
+
 __all__ = ["DEFAULT_CLIP", "Recipe", "ScheduleWarning"]
 
 # The default limit of a replica's gradient norm. Losses with an unbounded gradient need one. Measured by
@@ -115,7 +117,7 @@ class Recipe:
                     f"{name} must be a sequence of numbers such as {example}, but is {getattr(self, name)!r}"
                 )
         for name in ("epochs", "batch", "evaluate_every"):
-            _check_whole(name, getattr(self, name), least=1)
+            check_whole(getattr(self, name), name)
         for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, but is {getattr(self, name)!r}")
@@ -124,30 +126,30 @@ class Recipe:
         if self.precision not in _PRECISIONS:
             raise ValueError(f"precision must be one of {', '.join(_PRECISIONS)}, but is {self.precision!r}")
         for rate in _each(self.lr):
-            _check_range("lr", rate, above=0.0)
+            check_range(rate, "lr", above=0.0)
         for limit in _each(self.clip):
             if limit is not None:
-                _check_range("clip", limit, above=0.0)
-        _check_range("momentum", self.momentum, least=0.0, below=1.0)
-        _check_range("weight_decay", self.weight_decay, least=0.0)
+                check_range(limit, "clip", above=0.0)
+        check_range(self.momentum, "momentum", least=0.0, below=1.0)
+        check_range(self.weight_decay, "weight_decay", least=0.0)
         if len(self.betas) != 2:
             raise ValueError(f"betas must be two numbers, but are {self.betas}")
         for beta in self.betas:
-            _check_range("betas", beta, least=0.0, below=1.0)
-        _check_range("epsilon", self.epsilon, above=0.0)
-        _check_range("warmup_epochs", self.warmup_epochs, least=0.0)
-        _check_range("decay_factor", self.decay_factor, above=0.0)
+            check_range(beta, "betas", least=0.0, below=1.0)
+        check_range(self.epsilon, "epsilon", above=0.0)
+        check_range(self.warmup_epochs, "warmup_epochs", least=0.0)
+        check_range(self.decay_factor, "decay_factor", above=0.0)
         for epoch in self.decay_epochs:
-            _check_whole("decay_epochs", epoch, least=0)
+            check_whole(epoch, "decay_epochs", least=0)
         if self.drw_epoch is not None:
-            _check_whole("drw_epoch", self.drw_epoch, least=0)
+            check_whole(self.drw_epoch, "drw_epoch", least=0)
         self._check_deferred()
         if self.best_by is not None and not isinstance(self.best_by, str):
             raise TypeError(f"best_by must be the name of a metric, or None, but is {self.best_by!r}")
         if not self.fprs:
             raise ValueError("fprs must hold at least one false-positive rate, but is empty")
         for fpr in self.fprs:
-            _check_range("fprs", fpr, above=0.0, most=1.0)
+            check_range(fpr, "fprs", above=0.0, most=1.0)
         # Metrics are named after the rates in this format: equal names would overwrite each other.
         names = [f"{fpr:g}" for fpr in self.fprs]
         twins = sorted({name for name in names if names.count(name) > 1})
@@ -222,33 +224,3 @@ def _spread(name: str, value: Any, replicas: int) -> list[Any]:
             "give one number, or one per replica"
         )
     return list(value)
-
-
-def _check_whole(name: str, value: Any, *, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, but is {value!r}")
-
-
-def _check_range(
-    name: str,
-    value: Any,
-    *,
-    least: float | None = None,
-    above: float | None = None,
-    below: float = math.inf,
-    most: float | None = None,
-) -> None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, but is {value!r}")
-    good = (
-        value < below
-        and (least is None or value >= least)
-        and (above is None or value > above)
-        and (most is None or value <= most)
-    )
-    if not good:
-        bounds = [f"at least {least:g}"] if least is not None else []
-        bounds += [f"above {above:g}"] if above is not None else []
-        bounds += [f"below {below:g}"] if below < math.inf else ["finite"]
-        bounds += [f"at most {most:g}"] if most is not None else []
-        raise ValueError(f"{name} must be {' and '.join(bounds)}, but is {value!r}")

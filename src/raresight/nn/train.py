@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..common.atomic_files import hold_folder
+from ..common.checks import check_whole
 from ..common.progress import Display, Status, duration, show_progress
 from ..losses import Loss, parse
 from .batches import RowSource, as_source
@@ -327,11 +328,7 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: 
             "nothing can be trained within torch.inference_mode(), nor weights that were made there: build "
             "and train the replicas outside"
         )
-    is_whole = isinstance(checkpoint_every, int | np.integer) and not isinstance(checkpoint_every, bool)
-    if not is_whole or checkpoint_every < 1:
-        raise ValueError(
-            f"checkpoint_every must be a whole number of at least 1, but is {checkpoint_every!r}"
-        )
+    checkpoint_every = check_whole(checkpoint_every, "checkpoint_every")
     if folder is not None and (not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder)):
         raise TypeError(f"folder must be the path of a folder, or None for none, but is {folder!r}")
     try:
@@ -342,7 +339,7 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: 
         raise ValueError(f"device is {device!r}, but there is no GPU that this PyTorch could use")
     if kind == "meta":
         raise ValueError("device is 'meta', on which nothing is computed: choose one such as 'cpu' or 'cuda'")
-    return int(checkpoint_every)
+    return checkpoint_every
 
 
 def _check_fit(replicas: Replicas, rows: RowSource, name: str) -> None:

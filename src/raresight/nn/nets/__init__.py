@@ -7,7 +7,7 @@ A net of your own is a `ReplicaNet` made of `ReplicaLayer`s, such as `Linear` an
 """
 
 from .heads import make_head
-from .layers import BatchNorm, Linear, ReplicaLayer, ReplicaNet, draw_normal, whole_number
+from .layers import BatchNorm, Linear, ReplicaLayer, ReplicaNet, draw_normal
 from .mlp import MLP
 from .tabm import TabM, mean_probability
 from .tabnet import TabNet, TabNetDetails
@@ -24,5 +24,4 @@ __all__ = [
     "draw_normal",
     "make_head",
     "mean_probability",
-    "whole_number",
 ]

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ...common.checks import check_whole
+
 __all__ = [
     "BatchNorm",
     "GhostBatchNorm",
@@ -23,22 +25,10 @@ __all__ = [
     "ReplicaNet",
     "checked_seeds",
     "draw_normal",
-    "whole_number",
 ]
 
 # torch's generators use 32 bits of a seed: two seeds that differ above them would start alike.
 _SEEDS = 2**32
-
-
-def whole_number(name: str, value: Any, *, least: int = 1) -> int:
-    """Return an integer, of Python or NumPy, as an int; raise an error for anything else."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool) or number < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, but is {value!r}")
-    return number
 
 
 def checked_seeds(seeds: Any) -> tuple[int, ...]:
@@ -105,7 +95,7 @@ class ReplicaNet(nn.Module, ABC):
         cosine: Sequence[bool] | bool = False,
     ) -> None:
         super().__init__()
-        replicas, outputs = whole_number("replicas", replicas), whole_number("outputs", outputs)
+        replicas, outputs = check_whole(replicas, "replicas"), check_whole(outputs, "outputs")
         self.replicas, self.outputs = replicas, outputs
         self.seeds = tuple(range(replicas)) if seeds is None else checked_seeds(seeds)
         if len(self.seeds) != replicas:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...common.checks import check_whole
 from .heads import make_head
-from .layers import BatchNorm, Linear, ReplicaNet, whole_number
+from .layers import BatchNorm, Linear, ReplicaNet
 
 __all__ = ["MLP"]
 
@@ -46,8 +47,8 @@ class MLP(ReplicaNet):
         super().__init__(replicas, seeds, outputs, cosine)
         if not isinstance(hidden, Iterable):
             raise TypeError(f"hidden must be a sequence of widths such as (256, 256), but is {hidden!r}")
-        self.features = whole_number("features", features)
-        self.hidden = tuple(whole_number("a width in hidden", width) for width in hidden)
+        self.features = check_whole(features, "features")
+        self.hidden = tuple(check_whole(width, "a width in hidden") for width in hidden)
         self.batch_norm = bool(batch_norm)
         self.layers, self.norms = nn.ModuleList(), nn.ModuleList()
         width = self.features

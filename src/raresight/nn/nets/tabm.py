@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ...common.checks import check_whole
 from ...losses import Loss
 from .heads import MemberHead
-from .layers import ReplicaLayer, ReplicaNet, whole_number
+from .layers import ReplicaLayer, ReplicaNet
 
 __all__ = ["TabM", "mean_probability"]
 
@@ -126,9 +127,9 @@ class TabM(ReplicaNet):
         super().__init__(replicas, seeds, outputs, cosine)
         if blocks is None:
             blocks = 3 if embedding is None else 2
-        features, members = whole_number("features", features), whole_number("members", members)
-        blocks, width = whole_number("blocks", blocks), whole_number("width", width)
-        embedding_width = whole_number("embedding_width", embedding_width)
+        features, members = check_whole(features, "features"), check_whole(members, "members")
+        blocks, width = check_whole(blocks, "blocks"), check_whole(width, "width")
+        embedding_width = check_whole(embedding_width, "embedding_width")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, but is {dropout}")
         self.features, self.members = features, members

@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...common.checks import check_whole
 from .heads import make_head
-from .layers import BatchNorm, GhostBatchNorm, Linear, ReplicaNet, whole_number
+from .layers import BatchNorm, GhostBatchNorm, Linear, ReplicaNet
 
 __all__ = ["TabNet", "TabNetDetails", "sparsemax"]
 
@@ -87,12 +88,12 @@ class TabNet(ReplicaNet):
         cosine: Sequence[bool] | bool = False,
     ) -> None:
         super().__init__(replicas, seeds, outputs, cosine)
-        features = whole_number("features", features)
-        decision_width = whole_number("decision_width", decision_width)
-        attention_width = whole_number("attention_width", attention_width)
-        steps, ghost_batch = whole_number("steps", steps), whole_number("ghost_batch", ghost_batch, least=2)
-        shared = whole_number("shared", shared, least=0)
-        independent = whole_number("independent", independent, least=0)
+        features = check_whole(features, "features")
+        decision_width = check_whole(decision_width, "decision_width")
+        attention_width = check_whole(attention_width, "attention_width")
+        steps, ghost_batch = check_whole(steps, "steps"), check_whole(ghost_batch, "ghost_batch", least=2)
+        shared = check_whole(shared, "shared", least=0)
+        independent = check_whole(independent, "independent", least=0)
         if shared + independent < 1:
             raise ValueError("TabNet needs at least 1 gated layer, but shared and independent are both 0")
         for name, number in (("gamma", gamma), ("momentum", momentum)):
