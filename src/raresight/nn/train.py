@@ -328,7 +328,7 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: 
             "nothing can be trained within torch.inference_mode(), nor weights that were made there: build "
             "and train the replicas outside"
         )
-    checkpoint_every = check_whole(checkpoint_every, "checkpoint_every")
+    every = check_whole(checkpoint_every, "checkpoint_every")
     if folder is not None and (not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder)):
         raise TypeError(f"folder must be the path of a folder, or None for none, but is {folder!r}")
     try:
@@ -339,7 +339,7 @@ def _check_arguments(replicas: Any, recipe: Any, checkpoint_every: Any, folder: 
         raise ValueError(f"device is {device!r}, but there is no GPU that this PyTorch could use")
     if kind == "meta":
         raise ValueError("device is 'meta', on which nothing is computed: choose one such as 'cpu' or 'cuda'")
-    return checkpoint_every
+    return every
 
 
 def _check_fit(replicas: Replicas, rows: RowSource, name: str) -> None:
