@@ -1,4 +1,11 @@
-"""Profile a table before anything is learned from it: what it holds, and what may be wrong with it."""
+"""Profile a table before anything is learned from it: what it holds, and what may be wrong with it.
+
+AUCs, duplicates and the missing and distinct values of numbers are computed from the coded matrix of the
+training rows, not from the summaries that merge. Three reasons:
+- The summaries include the held-out rows, without their labels. Counts per class would let those labels speak.
+- A duplicate is equal in all columns at once, which no summary of single columns can tell.
+- An AUC and an exact count of distinct numbers need all values, and a matrix that is in memory has them.
+"""
 
 from __future__ import annotations
 

@@ -363,8 +363,11 @@ def _without_day(decided: Column | Dropped) -> Column | Dropped:
     return replace(decided, parts=parts, note="; ".join(filter(None, [decided.note, note])))
 
 
+# What orders the rows is apart from `decide_column`, which decides about features: that drops row numbers as
+# identifiers and constants, makes codes of mixed text, and takes "?" as missing. To order rows, each of them needs
+# a value, row numbers serve well, and a date that can be read in two ways is an error rather than a category.
 def _time_format(summary: ColumnSummary) -> str:
-    """How the dates of a time column of text are written."""
+    """Find how a time column of text writes its dates; empty for numbers and ISO dates."""
     if summary.kind != "text" or summary.texts is None:
         return ""
     values, counts = summary.texts.examples
@@ -380,6 +383,7 @@ def _time_format(summary: ColumnSummary) -> str:
 
 
 def _order_values(table: Any, name: str, format: str) -> NDArray[Any]:
+    """Read the time column as numbers that order the rows."""
     values = plain(_column(table, name, "time column"))
     type_ = values.type
     if is_moment(type_):
