@@ -3,7 +3,7 @@
 A million rows of 30 columns by default: 25 floats, an amount, a whole number, a category, a time and a label.
 Each way runs in a process of its own, so that its peak of memory is its own. `data` is the whole way of a
 fit: scan, types, fingerprint, split, coded matrix and profile. `batches` only parses, and hands text over.
-pandas and pyarrow guess types and stop at a frame or table.
+polars, pandas and pyarrow guess types and stop at a frame or table.
 
     python benchmarks/bench_reading.py [--rows 1000000] [--repeats 3] [--out benchmarks/results/reading.csv]
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from machine import describe, write_rows
 WAYS = {
     "data": "from raresight.tables import read_data; read_data(path, target='label', fpr=0.01, max_fpr=0.1)",
     "batches": "from raresight.tables import open_batches; sum(b.num_rows for b in open_batches(path))",
+    "polars": "import polars; polars.read_csv(path)",
     "pandas": "import pandas; pandas.read_csv(path)",
     "pyarrow": "import pyarrow.csv; pyarrow.csv.read_csv(path)",
 }
@@ -78,7 +80,8 @@ def main() -> None:
         for _ in range(options.repeats):
             for way, code in WAYS.items():
                 seen[way].append(measure(code, path))
-    about = describe()
+    # Others may have been at work: then the CPU seconds are the figures to compare.
+    about = {**describe(), "load": f"{os.getloadavg()[0]:.1f}"}
     rows = []
     for way, runs in seen.items():
         wall, cpu, peak = (min(run[place] for run in runs) for place in range(3))
