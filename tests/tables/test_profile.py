@@ -98,9 +98,9 @@ def test_a_column_that_gives_the_target_away():
 @pytest.mark.parametrize(
     ("test", "fpr", "words"),
     [
-        (judged(10, 390), 0.001, "390 negatives, so not even one false alarm is expected at"),
-        (judged(50, 1950), 0.001, "about 1.9 false alarms are expected at the false-positive rate 0.001"),
-        (judged(25, 975), 0.005, "975 negatives, so about 4.9 false alarms"),
+        (judged(10, 390), 0.001, "390 negatives, so not even one false positive is expected at"),
+        (judged(50, 1950), 0.001, "about 1.9 false positives are expected at the false-positive rate 0.001"),
+        (judged(25, 975), 0.005, "975 negatives, so about 4.9 false positives"),
         (judged(0, 3900), 0.01, "the test rows have only 0 positives;"),
         (judged(1, 3999), 0.1, "the test rows have only 1 positive;"),
         (judged(99, 1), 0.001, "the test rows have 1 negative, so"),
@@ -117,7 +117,7 @@ def test_many_positives_in_the_test_rows_are_no_concern():
 
 
 def test_test_rows_that_cannot_tell_candidates_apart():
-    assert "195 negatives: too few to tell one from another" in " ".join(
+    assert "195 negatives: too few to compare them" in " ".join(
         profile_of({"a": noise()}, test=judged(5, 195), fpr=0.0001, max_fpr=0.001).warnings
     )
 
@@ -168,8 +168,8 @@ def test_levels_that_no_training_row_has():
     test["c"][:400] = ""
     (warning,) = profile_with_test(columns, test).warnings
     assert warning == (
-        "test rows hold a level that no training row has, or no value, in 'c' (40%), 'b' (10%); "
-        "the model knows nothing of these"
+        "test rows hold a category that no training row has, or no value, in 'c' (40%), 'b' (10%); "
+        "the model has learned nothing about these"
     )
     columns["c"] = np.where(np.arange(N) % 3 == 0, "", columns["c"])
     test["d"][:200] = "new"
@@ -208,13 +208,13 @@ def test_warnings(columns, y, words):
 @pytest.mark.parametrize(
     ("positives", "words"),
     [
-        (1, "on 1 positive, of the rows"),
-        (4, "on 4 positives, of the rows"),
-        (96, "on 4 negatives, of the rows"),
+        (1, "only 1 positive:"),
+        (4, "only 4 positives:"),
+        (96, "only 4 negatives:"),
     ],
 )
 def test_too_few_of_a_class_are_refused(positives, words):
-    with pytest.raises(ValueError, match="a model cannot be chosen and judged") as caught:
+    with pytest.raises(ValueError, match="a model cannot be chosen and evaluated") as caught:
         profile_of({"a": noise(100)}, np.arange(100) < positives)
     assert words in str(caught.value)
 

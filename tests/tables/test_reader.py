@@ -289,7 +289,7 @@ def test_parts_with_types_that_do_not(tmp_path):
         ('a,b\n1,"x\n2,y\n', r"ends inside a quoted field"),
         ("a,b,a\n1,2,3\n", r"has the column name 'a' more than once"),
         ("a,b,a,b\n1,2,3,4\n", r"has the column names 'a', 'b' more than once"),
-        (b"\x00\x01\x02\x03" * 20, r"is a binary file of a kind not known here"),
+        (b"\x00\x01\x02\x03" * 20, r"is a binary file of an unknown format"),
         (b"\x89PNG\r\n\x1a\n", r"is an image; CSV, Parquet, Arrow and SQLite files can be read"),
         (b"<!doctype html><p>not found</p>", r"is an HTML page"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"is an old Excel workbook"),

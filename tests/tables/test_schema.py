@@ -181,7 +181,7 @@ def test_at_most_255_levels_that_occur_twice_are_kept():
     assert column.kind == "categorical"
     assert len(column.categories) == 255
     assert set(levels[100:290]) <= set(column.categories)
-    assert column.note == "255 of 300 levels kept, the rarer ones are missing"
+    assert column.note == "255 of 300 categories kept, the rarer ones are missing"
 
 
 def test_a_few_levels_are_kept_even_if_each_occurs_once():

@@ -1,4 +1,4 @@
-"""The way to Arrow: one place that says what to install."""
+"""Import Arrow, and move its arrays to NumPy without copies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def arrow() -> Any:
-    """The module `pyarrow`, or an error that names the extra."""
+    """Import `pyarrow`; the error names the extra to install."""
     try:
         import pyarrow
     except ImportError as error:
@@ -18,7 +18,7 @@ def arrow() -> Any:
 
 
 def compute() -> Any:
-    """The module `pyarrow.compute`."""
+    """Import `pyarrow.compute`."""
     arrow()
     import pyarrow.compute
 
@@ -26,7 +26,7 @@ def compute() -> Any:
 
 
 def whole(values: Any) -> Any:
-    """A column as one array, whatever its chunks."""
+    """Join the chunks of a column to one array."""
     pa = arrow()
     if isinstance(values, pa.ChunkedArray):
         return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
@@ -34,21 +34,21 @@ def whole(values: Any) -> Any:
 
 
 def mask_of(values: Any) -> NDArray[np.bool_]:
-    """Truth values as NumPy, false where missing."""
+    """Convert truth values to NumPy, false where missing."""
     array = whole(values)
     truths = _bits(array.buffers()[1], array)
     return truths & _bits(array.buffers()[0], array) if array.null_count else truths
 
 
 def missing_of(values: Any) -> NDArray[np.bool_]:
-    """Where a column is missing."""
+    """Mark the missing values of a column."""
     return mask_of(compute().is_null(whole(values)))
 
 
 def numbers_from(array: Any) -> NDArray[Any]:
-    """An array of whole or floating-point numbers as NumPy: not copied, or as floats with NaN where missing.
+    """Convert integers or floats to NumPy: without a copy, or as floats with NaN where values are missing.
 
-    Arrow's own way loads pandas, which takes longer than all the rest of a small table.
+    Arrow's own conversion loads pandas, which takes longer than all other work on a small table.
     """
     dtype = np.dtype(array.type.to_pandas_dtype())
     buffer = array.buffers()[1]

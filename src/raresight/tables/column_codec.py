@@ -1,4 +1,4 @@
-"""From the values of a column to numbers: one function a kind."""
+"""Convert the values of a column to numbers, by its decided kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 
 
 class MarksChangedError(Exception):
-    """Rows that were read before must be read again: point and comma have exchanged their roles."""
+    """A late row changed how numbers are written, so rows before it must be read again."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class _Misfit:
 
 
 class DecimalMarks:
-    """Decide for each numeric column of text whether point and comma have exchanged roles since training.
+    """Decide for each text column of numbers whether point and comma have exchanged roles since training.
 
     The decision is about all rows of a source, however they are cut into batches. A column is read in
-    training's mark until a value does not fit. Then it is read in the other mark from the first row on. All of
-    its values must be numbers in that mark, and one of them must have no second meaning.
+    training's mark until a value does not fit. Then it is read in the other mark from the first row on. All
+    of its values must be numbers in that mark, and one of them must have no second meaning.
 
     Threads may share it between two calls of `settle`, because decisions change only there.
     """
@@ -106,10 +106,10 @@ class DecimalMarks:
 
 
 def read_with_marks(run: Callable[[DecimalMarks], Made]) -> Made:
-    """Return `run(marks)`, which reads a source from its first row and calls `settle` after each batch.
+    """Run `run(marks)`, which reads a source from its first row and calls `settle` after each batch.
 
-    It is run again if a late row changes how earlier rows are to be read. A source pays nothing for that if it
-    has training's mark throughout, or the other one from its first batch on.
+    It is run again if a late row changes how earlier rows are to be read. A source pays nothing for that if
+    it has training's mark throughout, or the other one from its first batch on.
     """
     marks = DecimalMarks()
     while True:
@@ -124,7 +124,7 @@ def read_with_marks(run: Callable[[DecimalMarks], Made]) -> Made:
 
 
 def plain(values: Any) -> Any:
-    """A column as one array without dictionary or extension type, text as `string` or `large_string`."""
+    """Join a column to one array without dictionary or extension type, text as `string` or `large_string`."""
     pa = arrow()
     array = whole(values)
     if isinstance(array.type, pa.BaseExtensionType):
@@ -137,7 +137,7 @@ def plain(values: Any) -> Any:
 
 
 def is_number(type_: Any) -> bool:
-    """Whether an Arrow type is numeric for us: numbers, truth values, decimals and durations."""
+    """Tell whether an Arrow type holds numbers: integers, floats, booleans, decimals or durations."""
     types = arrow().types
     return bool(
         types.is_integer(type_)
@@ -149,13 +149,13 @@ def is_number(type_: Any) -> bool:
 
 
 def is_moment(type_: Any) -> bool:
-    """Whether an Arrow type is a date, a timestamp or a time of day."""
+    """Tell whether an Arrow type is a date, a timestamp or a time of day."""
     types = arrow().types
     return bool(types.is_date(type_) or types.is_timestamp(type_) or types.is_time(type_))
 
 
 def typed_numbers(array: Any) -> NDArray[Any]:
-    """An array of a numeric type as NumPy numbers, NaN where missing; not copied if it need not be."""
+    """Convert an array of a numeric type to NumPy, NaN where missing; without a copy where possible."""
     pa = arrow()
     type_ = array.type
     if pa.types.is_boolean(type_):
@@ -169,7 +169,7 @@ def typed_numbers(array: Any) -> NDArray[Any]:
 
 
 def infinite_values(values: Any) -> int:
-    """How many values of a column are infinite, or text that says so."""
+    """Count the values of a column that are infinite, or text such as "inf"."""
     pa, pc = arrow(), compute()
     array = plain(values)
     if pa.types.is_floating(array.type):
@@ -202,7 +202,7 @@ def numbers_of(values: Any, column: Column, first_row: int, marks: DecimalMarks)
 
 
 def moments_of(values: Any, column: Column, first_row: int) -> Any:
-    """The values of a date column as microseconds since 1970 in UTC (Arrow int64).
+    """Return the values of a date column as microseconds since 1970 in UTC (Arrow int64).
 
     Raises:
         ValueError: If a value is no date, naming the column, the value and the row.
@@ -226,7 +226,7 @@ def moments_of(values: Any, column: Column, first_row: int) -> Any:
 
 
 def typed_moments(array: Any) -> Any:
-    """Dates, timestamps and times of day as microseconds (Arrow int64)."""
+    """Convert dates, timestamps and times of day to microseconds (Arrow int64)."""
     pa = arrow()
     type_ = array.type
     if pa.types.is_time32(type_):
@@ -241,7 +241,7 @@ def typed_moments(array: Any) -> Any:
 
 
 def date_parts(moments: Any, parts: Sequence[str]) -> list[NDArray[np.float64]]:
-    """Day since 1970, hour with its fraction, and weekday (Monday = 0) of moments in microseconds."""
+    """Compute day since 1970, hour with its fraction, and weekday (Monday = 0) of moments in microseconds."""
     missing = missing_of(moments)
     micros = numbers_from(moments.fill_null(0))
     day, rest = np.divmod(micros, DAY)
@@ -250,7 +250,7 @@ def date_parts(moments: Any, parts: Sequence[str]) -> list[NDArray[np.float64]]:
 
 
 def texts_of(values: Any) -> Any:
-    """The values of a categorical column as Arrow text; whole numbers are written without a point."""
+    """Return the values of a categorical column as Arrow text; whole numbers are written without a point."""
     pa, pc = arrow(), compute()
     array = plain(values)
     type_ = array.type
@@ -269,13 +269,13 @@ def texts_of(values: Any) -> Any:
 
 
 def codes_of(values: Any, column: Column) -> tuple[NDArray[Any], int]:
-    """Category codes, NaN where missing or unknown, and how many are unknown."""
+    """Return category codes, NaN where missing or unknown, and the number of unknown values."""
     pa, pc = arrow(), compute()
     array = plain(values)
     if pa.types.is_null(array.type):
         return np.full(len(array), np.nan), 0
     texts = texts_of(array)
-    # A missing value is no level, and neither is the empty text.
+    # A missing value is no category, and neither is the empty text.
     codes = pc.index_in(texts, value_set=pa.array(column.categories, texts.type), skip_nulls=True)
     absent = texts.null_count + int(pc.sum(pc.equal(texts, "")).as_py() or 0)
     unknown = codes.null_count - absent
@@ -283,7 +283,7 @@ def codes_of(values: Any, column: Column) -> tuple[NDArray[Any], int]:
 
 
 def _first_unknown(array: Any, converted: Any, column: Column) -> int:
-    """The first row whose value could not be converted and is no mark for a missing one, or -1."""
+    """Find the first row whose value was not converted and does not stand for a missing one; -1 if none."""
     pa, pc = arrow(), compute()
     text = pc.utf8_trim_whitespace(array)
     allowed = pa.array([*NO_VALUE, *column.missing_marks], text.type)

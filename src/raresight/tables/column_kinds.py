@@ -1,6 +1,6 @@
-"""What each column is: numbers, categories, dates, or nothing a model can learn from.
+"""Decide the kind of each column: numbers, categories, dates, or dropped.
 
-Decided from a summary, so that the parts of a table give the same answer as the whole.
+Decisions use summaries, so that the parts of a table give the same answer as the whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from raresight.tables._arrow import arrow, compute, mask_of, numbers_from
 from raresight.tables.column_codec import DAY
 from raresight.tables.columns import Column, Dropped
 from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
-from raresight.tables.number_formats import PLAIN, Found, NumberFormat, find_format, looks_dressed, plain_text
+from raresight.tables.number_formats import (
+    PLAIN,
+    FormatGuess,
+    NumberFormat,
+    find_format,
+    may_be_formatted_number,
+    plain_text,
+)
 from raresight.tables.summaries import (
     MOST_NUMBERS,
     NO_NUMBERS,
@@ -26,11 +33,11 @@ from raresight.tables.summaries import (
 )
 from raresight.tables.text_values import NO_VALUE, kind_of_text, numbers_in_text, truths
 
-MOST_LEVELS = 255
-ALL_LEVELS = 20
+MOST_CATEGORIES = 255
+ALL_CATEGORIES = 20
 MOST_MARKS = 3
 IDENTIFIER_ROWS = 100
-# Numbers of rows leave out no more than every other one.
+# Row numbers leave out at most every other number.
 LARGEST_STEP = 2
 MOSTLY = 0.9
 NOT_READ = "not read as"
@@ -40,7 +47,7 @@ _IDENTIFIER = re.compile(
     r"(^|[\s_.\-:])(id|ids|uuid|guid|key|index|idx|rowid|row|nr|no|number|serial|unnamed)([\s_.\-:\d]|$)",
     re.IGNORECASE,
 )
-# Words that say of a value that there is none, beside those that no reader takes for one.
+# Words for a missing value, besides those of `NO_VALUE`.
 _UNKNOWN = {"unknown", "unk", "missing", "not available", "not known", "n.a.", "k.a.", "nil", "undefined"}
 # Postcodes, account numbers and the like: as a number 01234 would be the same as 1234.
 _LEADING_ZERO = r"^0\d+$"
@@ -50,14 +57,14 @@ _CAMEL_IDENTIFIER = re.compile(r"[a-z](Id|ID|Key|Uuid|UUID|Index)$")
 
 @dataclass(frozen=True)
 class Decision:
-    """What a column is, and whether its numbers need float64."""
+    """A column or the reason to drop it, and whether its numbers need float64."""
 
     column: Column | Dropped
     wide: bool = False
 
 
 def decide_column(summary: ColumnSummary) -> Decision:
-    """Decide the kind of a column by its type and all its values.
+    """Decide the kind of a column from its type and all of its values.
 
     Example:
         >>> import pyarrow as pa
@@ -84,7 +91,7 @@ def decide_column(summary: ColumnSummary) -> Decision:
 
 
 def looks_like_identifier(name: str) -> bool:
-    """Whether a name says that its column numbers the rows or the customers.
+    """Tell whether a name suggests an identifier of rows or customers.
 
     Example:
         >>> [looks_like_identifier(name) for name in ("customer_id", "RowID", "amount", "idle", "paid")]
@@ -125,7 +132,7 @@ def _decide_moments(
 
 
 class _TextColumn:
-    """A column of text, whose meaning is to be found out from its different texts and their counts."""
+    """A column of text, whose kind is decided from its distinct values and their counts."""
 
     def __init__(self, summary: ColumnSummary) -> None:
         assert summary.texts is not None
@@ -139,11 +146,11 @@ class _TextColumn:
         if compute().all(words).as_py():
             return Decision(Dropped(self.name, "no values: missing in every row"))
         notes = []
-        # A look at a few texts spares whole columns of words the tries below.
+        # Few texts are enough to recognize most columns of words; each try below goes over all texts.
         few = self.text.filter(compute().not_equal(self.text, "")).slice(0, 1000)
         if (
             self.numbers.count
-            or compute().any(looks_dressed(few)).as_py()
+            or compute().any(may_be_formatted_number(few)).as_py()
             or numbers_in_text(few).null_count < len(few)
         ):
             decided, note = self.as_numbers()
@@ -163,10 +170,10 @@ class _TextColumn:
         return Decision(_with_notes(self.as_categories(), notes))
 
     def as_numbers(self) -> tuple[Decision | None, str]:
-        """The column as numbers, or None and what a reader should know of that."""
+        """Try to read the column as numbers; else return None and a note."""
         pc = compute()
         plain_numbers = numbers_in_text(self.text)
-        written, found = PLAIN, Found(PLAIN)
+        written, found = PLAIN, FormatGuess(PLAIN)
         if self.failed(plain_numbers)[1].sum():
             known = mask_of(pc.invert(pc.is_in(self.text, value_set=arrow().array(NO_VALUE, self.text.type))))
             found = find_format(self.text.filter(arrow().array(known)), self.counts[known])
@@ -190,12 +197,12 @@ class _TextColumn:
         return replace(decision, column=_with_marks(column, marks)), ""
 
     def converted(self, texts: Any, numbers: Any) -> NumberSummary:
-        """Statistics of the numbers of a format, from the different texts."""
+        """Summarize the numbers of a format, from the distinct texts."""
         valid = mask_of(numbers.is_valid())
         counts = self.counts[valid]
         as_integers = kind_of_text(texts.filter(arrow().array(valid))) == "integer"
         statistics = _numbers_with_counts(numbers_from(numbers.drop_null()), counts)
-        # The different texts are in the order of the rows, if each is in one row and none is folded.
+        # Distinct texts are in the order of the rows only if each is in one row and none is folded.
         in_order = self.texts.folded is None and bool((counts == 1).all())
         return replace(
             statistics,
@@ -206,7 +213,7 @@ class _TextColumn:
         )
 
     def as_dates(self) -> tuple[Column | Dropped | None, str]:
-        """The column as dates, or None and what a reader should know of that."""
+        """Try to read the column as dates; else return None and a note."""
         formats = find_date_format(self.text, self.counts)
         moments = moments_written(self.text, formats[0])
         marks = self.marks(moments)
@@ -223,7 +230,7 @@ class _TextColumn:
         return _with_marks(replace(decided, date_format=formats[0], note=note), marks), ""
 
     def as_categories(self) -> Column | Dropped:
-        """The column as categories, or dropped if it identifies its rows."""
+        """Take the column as categories, or drop it if it identifies its rows."""
         name = self.name
         filled = mask_of(compute().not_equal(self.text, ""))
         values, counts = self.values.filter(arrow().array(filled)), self.counts[filled]
@@ -234,28 +241,28 @@ class _TextColumn:
             return Dropped(name, f"constant: always {_short(values[0].as_py())}")
         note = ""
         if self.texts.folded is not None:
-            # Their texts are not known any more, and too many for levels.
+            # The folded texts are no longer known, and too many to be categories.
             stand_ins = len(self.texts.folded)
             values, counts = values.slice(0, distinct - stand_ins), counts[: distinct - stand_ins]
             note = f"more than {MOST_NUMBERS} different numbers are missing"
         elif distinct > 100 and distinct > 0.9 * present:
             return Dropped(name, f"identifier: {distinct} different texts in {present} rows")
-        if distinct <= ALL_LEVELS and self.texts.folded is None:
+        if distinct <= ALL_CATEGORIES and self.texts.folded is None:
             kept = values.to_pylist()
         else:
             often = np.flatnonzero(counts >= 2)
             names = values.take(arrow().array(often)).to_pylist()
-            order = sorted(range(len(names)), key=lambda i: (-counts[often[i]], names[i]))[:MOST_LEVELS]
+            order = sorted(range(len(names)), key=lambda i: (-counts[often[i]], names[i]))[:MOST_CATEGORIES]
             kept = [names[i] for i in order]
             if not kept:
                 return Dropped(name, f"identifier: {distinct} texts, each in one row only")
             if len(kept) < len(values):
-                rare = f"{len(kept)} of {len(values)} levels kept, the rarer ones are missing"
+                rare = f"{len(kept)} of {len(values)} categories kept, the rarer ones are missing"
                 note = "; ".join(filter(None, [rare, note]))
         return Column(name, "categorical", categories=tuple(sorted(kept)), note=note)
 
     def marks(self, converted: Any) -> tuple[str, ...] | None:
-        """The texts that stand for a missing value, or None if the column is not of the converted kind."""
+        """Return the texts that stand for a missing value; None if the column is not of this kind."""
         present = int(self.counts[mask_of(converted.is_valid())].sum())
         if not present:
             return None
@@ -268,14 +275,14 @@ class _TextColumn:
         return tuple(sorted(marks.to_pylist()))
 
     def failed(self, converted: Any) -> tuple[Any, NDArray[np.int64]]:
-        """The texts that were not converted and are not known to stand for a missing value."""
+        """Return the texts that were not converted and are no known mark of a missing value."""
         pc = compute()
         known = pc.is_in(self.text, value_set=arrow().array(NO_VALUE, self.text.type))
         wrong = pc.and_(converted.is_null(), pc.invert(known))
         return self.text.filter(wrong), self.counts[mask_of(wrong)]
 
     def exceptions(self, numbers: Any) -> str:
-        """What keeps a column of text from being one of numbers, if most of it are numbers."""
+        """Return a note on the texts that are no numbers, if most of the column is numbers."""
         failed, counts = self.failed(numbers)
         present = int(self.counts[mask_of(numbers.is_valid())].sum())
         if present < MOSTLY * (present + counts.sum()):
@@ -287,7 +294,7 @@ class _TextColumn:
 
 
 def _numbers_with_counts(values: NDArray[Any], counts: NDArray[np.int64]) -> NumberSummary:
-    """Statistics of different texts' numbers, each there so many times."""
+    """Summarize the numbers of distinct texts, each with its count."""
     statistics = summarize_numbers(values, integer=False, keep=True)
     if statistics.count == 0:
         return NO_NUMBERS
@@ -315,12 +322,12 @@ def _with_notes(decided: Column | Dropped, notes: list[str]) -> Column | Dropped
 
 
 def _are_codes(marks: tuple[str, ...], numbers: NumberSummary, rows: int) -> bool:
-    """Whether words among a few different numbers are codes like them: "A" beside 1 to 4 is not missing.
+    """Tell whether words among a few distinct numbers are codes like them: "A" beside 1 to 4 is not missing.
 
-    In few rows this is unknown: they may have few different numbers by chance.
+    This is unknown in few rows, which may have few distinct numbers by chance.
     """
     words = [mark for mark in marks if _WORD.search(mark) and mark.lower() not in _UNKNOWN]
-    few = numbers.few is not None and len(numbers.few) <= ALL_LEVELS
+    few = numbers.few is not None and len(numbers.few) <= ALL_CATEGORIES
     return rows > IDENTIFIER_ROWS and bool(words) and few
 
 

@@ -1,4 +1,4 @@
-"""What is known of one column."""
+"""The decided meaning of one column: a feature of the model, or dropped."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Column:
     """A column that the model sees.
 
     Attributes:
-        name: As in the table.
-        kind: How its values enter the matrix.
-        categories: The levels of a categorical column; the code of a level is its position here.
+        name: The name in the table.
+        kind: How the values are coded in the matrix.
+        categories: The categories of a categorical column; their positions are the codes.
         missing_marks: Texts that stand for a missing value, such as "?".
-        note: A word for the reader, or empty.
-        parts: What the matrix holds of a date: some of "day", "hour", "weekday".
+        note: A note for the reader, or empty.
+        parts: The features of a date: some of "day", "hour", "weekday".
         boolean: Whether a numeric column holds truth values, so that the text "true" means 1.
         comma: Whether a numeric column was text with decimal commas, so that the text "1,5" means 1.5.
-        thousands, currency, percent, parentheses: How else it wrote its numbers, see `NumberFormat`.
-        date_format: How a date column of text wrote its dates, such as "DD.MM.YYYY"; empty for ISO.
+        thousands, currency, percent, parentheses: The rest of its `NumberFormat`.
+        date_format: The format of dates in text, such as "DD.MM.YYYY"; empty for ISO.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Column:
 
     @property
     def number_format(self) -> NumberFormat:
-        """How its text writes numbers."""
+        """The format of its numbers in text."""
         return NumberFormat(self.comma, self.thousands, self.currency, self.percent, self.parentheses)
 
     @property

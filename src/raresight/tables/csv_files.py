@@ -1,7 +1,7 @@
-"""CSV files: decoded here, parsed by DuckDB, handed over as text in Arrow batches.
+"""Read CSV files as text in Arrow batches: decoded here, parsed by DuckDB.
 
-No type is guessed here. A reader that guesses types does so on a sample, and has cut values and kept quotes
-beyond it. What a column means is decided later, once, on all its text (see `schema`).
+No type is guessed here. Readers that guess types from a sample have cut values and kept quotes beyond that
+sample. What a column means is decided later, once, from all of its text (see `schema`).
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ _SETTINGS = {
 
 
 class TableWarning(UserWarning):
-    """A table was read in a way that the user should know of."""
+    """A table was read in a way that may surprise the user."""
 
 
 @dataclass(frozen=True)
-class _Content:
-    """What a scan of the whole file found.
+class _FileScan:
+    """Encoding, line ends and size, from a scan of the whole file.
 
     Attributes:
         encoding: "utf-8", "utf-16" or "latin-1".
-        size: How many bytes it has, unpacked.
-        quoted: Whether there are quotes at all.
-        line_feeds, carriage_returns, pairs: How many of each end lines; a pair counts in all three.
+        size: Number of bytes, unpacked.
+        quoted: Whether the file has quotes.
+        line_feeds, carriage_returns, pairs: Numbers of line ends; a pair counts in all three.
     """
 
     encoding: str
@@ -72,12 +72,12 @@ class _Content:
 
     @property
     def lines(self) -> int:
-        """At most so many lines, of which those inside quoted fields are no rows."""
+        """Upper bound of the number of rows, because line ends inside quotes are counted."""
         return self.line_feeds + self.carriage_returns - self.pairs
 
     @property
     def mixed(self) -> bool:
-        """Whether lines end in several ways, be it inside quoted fields."""
+        """Whether the file has several kinds of line ends, inside or outside of quotes."""
         return self.line_feeds > 0 and self.carriage_returns > 0 and self.lines > self.pairs
 
 
@@ -92,7 +92,7 @@ class CsvFile:
 
     Attributes:
         names: The header.
-        rows: How many rows it has; an upper bound if there are empty lines. For progress displays.
+        rows: Number of rows, for progress displays; an upper bound if there are empty lines.
 
     Raises:
         ValueError: If the file is no table in text: binary, JSON, empty, no header, or repeated names.
@@ -100,12 +100,12 @@ class CsvFile:
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        content = _scan(part)
+        scan = _scan(part)
         self._path = part.path
         # DuckDB would expand * and [ in a path, and take "year=2024" in it for a column.
-        if part.compression or content.encoding != "utf-8" or set("*?[") & set(str(part.path)):
-            self._path = self._temporary_copy(content.encoding)
-        self._new_line = "\\r" if content.line_feeds == 0 and content.carriage_returns else ""
+        if part.compression or scan.encoding != "utf-8" or set("*?[") & set(str(part.path)):
+            self._path = self._temporary_copy(scan.encoding)
+        self._new_line = "\\r" if scan.line_feeds == 0 and scan.carriage_returns else ""
         text = _beginning(self._path, part)
         said = _DELIMITER_LINE.match(text)
         body = text[said.end() :] if said else text
@@ -114,16 +114,18 @@ class CsvFile:
         header = body[leading:]
         self._delimiter = said.group(1) if said else self._find_delimiter(header)
         self.names = _names(header, self._delimiter, part)
-        self._memory = _memory_for(content, len(self.names))
-        if content.mixed and not (content.quoted and self._is_regular()):
-            # DuckDB expects one kind of line end outside of quotes. In the copy all are line feeds, those
-            # inside of quotes, too.
-            self._path = self._temporary_copy(content.encoding, newlines=True)
-        # The strict scan leaves out a last row whose quote is open, and all that it swallows, without an
-        # error. The lenient one has it, so the difference tells.
-        self._expected = self._count(", strict_mode = false") if content.quoted else None
-        self.rows = max(content.lines if self._expected is None else self._expected, 1)
-        if content.encoding == "latin-1":
+        self._memory = _memory_for(scan, len(self.names))
+        if scan.mixed and not (scan.quoted and self._is_regular()):
+            # DuckDB expects one kind of line end outside of quotes. In the copy all are line feeds, even
+            # inside of quotes.
+            self._path = self._temporary_copy(scan.encoding, newlines=True)
+        # The strict scan silently drops a last row with an open quote, and all rows that the quote encloses.
+        # The lenient scan keeps it. A difference in the numbers of rows reveals this.
+        # This count takes half as long as a read. Counting quotes in the first scan would cost nothing, but a
+        # stray quote inside a field would hide an open one.
+        self._expected = self._count(", strict_mode = false") if scan.quoted else None
+        self.rows = max(scan.lines if self._expected is None else self._expected, 1)
+        if scan.encoding == "latin-1":
             warnings.warn(
                 f"{part.path} is not UTF-8; it was read as Latin-1, so letters beyond English may be wrong",
                 TableWarning,
@@ -131,11 +133,11 @@ class CsvFile:
             )
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """The rows as Arrow record batches in which every column is text; an empty field is missing.
+        """Yield the rows as Arrow record batches in which every column is text; an empty field is missing.
 
         Args:
             columns: The columns wanted, in this order.
-            rows: About how many rows a batch should have.
+            rows: Approximate number of rows per batch.
 
         Raises:
             ValueError: If a row cannot be read, naming the row and what is wrong with it.
@@ -157,9 +159,9 @@ class CsvFile:
             raise ValueError(f"row {seen + 1} of {self.part.path} {_OPEN_QUOTE}")
 
     def _reader(self, more: str = "", *, parallel: bool = False) -> str:
-        # Names of our own: DuckDB takes "a" and "A" for the same column. Its strict mode refuses rows of
-        # another length. Its parallel scan guesses where rows begin: of random files with line ends inside
-        # quotes it refused many that are sound. One thread reads as fast as what follows takes the rows.
+        # Columns get names of our own, because DuckDB takes "a" and "A" for the same one. Its strict mode
+        # refuses rows of another length. Its parallel scan guesses where rows begin and refused many sound
+        # random files with line ends inside quotes. One thread is fast enough for what follows.
         columns = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(self.names)))
         new_line = f", new_line = '{self._new_line}'" if self._new_line else ""
         return (
@@ -170,10 +172,10 @@ class CsvFile:
         )
 
     def _find_delimiter(self, header: str) -> str:
-        """What separates fields, by DuckDB's sniffer.
+        """Find the delimiter by DuckDB's sniffer.
 
-        The sniffer prefers a delimiter that no row has to one that a damaged row contradicts. Therefore its
-        answer counts only where it splits the header; else the delimiter is the one that splits it most.
+        The sniffer prefers a delimiter that no row has to one that a damaged row contradicts. Its answer is
+        therefore used only where it splits the header. Else the delimiter is the one that splits it most.
         """
         widths = {delimiter: len(next(_records(header, delimiter), [])) for delimiter in DELIMITERS}
         most = max(widths, key=lambda delimiter: widths[delimiter])
@@ -193,7 +195,7 @@ class CsvFile:
         return found[0] if found and widths.get(found[0], 0) > 1 else most
 
     def _is_regular(self) -> bool:
-        """Whether DuckDB's strict scan finds all rows."""
+        """Tell whether DuckDB's strict scan finds all rows."""
         try:
             return self._count() == self._count(", strict_mode = false")
         except ValueError:
@@ -210,7 +212,7 @@ class CsvFile:
                 raise ValueError(self._refusal(error)) from error
 
     def _first_reject(self, *, parallel: bool = False) -> tuple[int, str, str] | None:
-        """The first row that cannot be read: its number, DuckDB's name of the fault, and its text."""
+        """Find the first row that cannot be read: its number, DuckDB's name of the fault, and its text."""
         duckdb = _duckdb()
 
         rejecting = self._reader(", store_rejects = true, rejects_limit = 1", parallel=parallel)
@@ -224,8 +226,8 @@ class CsvFile:
         return (found[0] - self._skip - 1, found[1], found[2]) if found else None
 
     def _refusal(self, error: Exception) -> str:
-        """What is wrong with the file, in a sentence."""
-        # Only the parallel scan has a name for a quote that is open at the end.
+        """Say in one sentence what is wrong with the file."""
+        # Only the parallel scan names a quote that is open at the end of the file.
         path, found = self.part.path, self._first_reject() or self._first_reject(parallel=True)
         if found is None:
             return f"{path} cannot be read as a table: {str(error).splitlines()[0]}"
@@ -246,13 +248,13 @@ class CsvFile:
         return f"row {row} of {path} cannot be read: {fault.lower()}"
 
     def _temporary_copy(self, encoding: str, *, newlines: bool = False) -> Path:
-        """A copy of the file that DuckDB can read: unpacked and in UTF-8. It is deleted with this object."""
+        """Copy the file, unpacked and in UTF-8, for DuckDB. The copy is deleted with this object."""
         folder = Path(tempfile.mkdtemp(prefix="raresight-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = folder / "table.csv"
         plain = not self.part.compression and encoding == "utf-8" and not newlines
         if plain:
-            # Only its path is in the way.
+            # Only the path is a problem for DuckDB.
             path.symlink_to(self.part.path.absolute())
             return path
         decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding)(), translate=newlines)
@@ -263,18 +265,18 @@ class CsvFile:
         return path
 
 
-def _memory_for(content: _Content, columns: int) -> str:
-    """How much memory DuckDB may take.
+def _memory_for(scan: _FileScan, columns: int) -> str:
+    """Compute the memory limit of DuckDB.
 
-    Without a limit it keeps the file in memory as long as there is any. It needs several blocks of the file,
-    and some vectors of 2048 rows: a pointer of 16 bytes for each field, and what the rows hold.
+    Without a limit it keeps the whole file in memory. It needs several blocks of the file and some vectors of
+    2048 rows. A row takes 16 bytes per field and its own content.
     """
-    row = content.size // max(content.lines, 1)
+    row = scan.size // max(scan.lines, 1)
     return f"{(1 << 28) + 4 * 2048 * (row + 16 * columns)}B"
 
 
 def _duckdb() -> Any:
-    """The module `duckdb`, or an error that names the extra."""
+    """Import `duckdb`; the error names the extra to install."""
     try:
         import duckdb
     except ImportError as error:
@@ -283,14 +285,14 @@ def _duckdb() -> Any:
 
 
 def _connection(memory: str) -> Any:
-    """A database in memory, with a limit of the memory it takes."""
+    """Open a database in memory, with a limit on that memory."""
     connection = _duckdb().connect(":memory:", config={**_SETTINGS, "memory_limit": memory})
     connection.execute("SET enable_progress_bar = false")
     return connection
 
 
 def _chunks(part: Part) -> Iterator[bytes]:
-    """The content of a file, unpacked, in pieces."""
+    """Yield the content of a file, unpacked, in pieces."""
     with part.path.open("rb") as raw:
         stream = _unpacked(part, raw)
         while True:
@@ -322,16 +324,16 @@ def _unpacked(part: Part, raw: BinaryIO) -> Any:
         ) from error
 
 
-def _scan(part: Part) -> _Content:
-    """The encoding and the line ends of a file, from all of it: one late byte may decide."""
+def _scan(part: Part) -> _FileScan:
+    """Find encoding and line ends from the whole file: one late byte may decide."""
     chunks = _chunks(part)
     first = next(chunks, b"")
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        # Spreadsheets write it, with one kind of line end. The count need not be exact: it feeds a display.
+        # Spreadsheets write UTF-16, with one kind of line end. The count for a display need not be exact.
         size = feeds = 0
         for chunk in itertools.chain([first], chunks):
             size, feeds = size + len(chunk), feeds + chunk.count(b"\n")
-        return _Content("utf-16", size, True, feeds, 0, 0)
+        return _FileScan("utf-16", size, True, feeds, 0, 0)
     if first.startswith((b"PAR1", b"ARROW1")):
         raise ValueError(f"{part.path} is a compressed Parquet or Arrow file; unpack it first")
     if b"\x00" in first:
@@ -340,7 +342,7 @@ def _scan(part: Part) -> _Content:
                 f"{part.path} is an encrypted or damaged SQLite database; "
                 "decrypt it or export the table first"
             )
-        raise ValueError(f"{part.path} is a binary file of a kind not known here; {READABLE}")
+        raise ValueError(f"{part.path} is a binary file of an unknown format; {READABLE}")
     if _JSON.match(first):
         raise ValueError(f"{part.path} is JSON; {READABLE}")
     if not first.removeprefix(codecs.BOM_UTF8).strip():
@@ -355,7 +357,7 @@ def _scan(part: Part) -> _Content:
         feeds += chunk.count(b"\n")
         if open_return or b"\r" in chunk:
             returns += chunk.count(b"\r")
-            # A pair may be cut in two by the end of a chunk.
+            # The end of a chunk may cut a pair in two.
             pairs += chunk.count(b"\r\n") + (open_return and chunk.startswith(b"\n"))
             open_return = chunk.endswith(b"\r")
         following = next(chunks, b"")
@@ -365,11 +367,11 @@ def _scan(part: Part) -> _Content:
             except UnicodeDecodeError:
                 decoder = None
         chunk = following
-    return _Content("latin-1" if decoder is None else "utf-8", size, quoted, feeds, returns, pairs)
+    return _FileScan("latin-1" if decoder is None else "utf-8", size, quoted, feeds, returns, pairs)
 
 
 def _beginning(path: Path, part: Part) -> str:
-    """The first part of a file in UTF-8, with at least one whole line."""
+    """Read the beginning of a file in UTF-8, with at least one whole line."""
     with path.open("rb") as file:
         content = b""
         while len(content) < _LONGEST_HEADER:
@@ -383,7 +385,7 @@ def _beginning(path: Path, part: Part) -> str:
 
 
 def _records(text: str, delimiter: str) -> Iterator[list[str]]:
-    """Records of CSV text with something in them."""
+    """Yield the records of CSV text that are not empty."""
     try:
         for record in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
             if record:
@@ -393,7 +395,7 @@ def _records(text: str, delimiter: str) -> Iterator[list[str]]:
 
 
 def _names(header: str, delimiter: str, part: Part) -> tuple[str, ...]:
-    """The column names."""
+    """Return the column names."""
     record = next(_records(header, delimiter), None)
     if record is None:
         raise ValueError(f"{part.path} has no header line that can be read")
@@ -403,7 +405,7 @@ def _names(header: str, delimiter: str, part: Part) -> tuple[str, ...]:
         raise ValueError(
             f"{part.path} has no header: its first line is {shown!r}; put the column names there"
         )
-    # A table saved with its row numbers has no name for them.
+    # A table that was saved with its row numbers has no name for them.
     names = [field or f"Unnamed: {position}" for position, field in enumerate(fields)]
     refuse_repeated_names(names, str(part.path))
     return tuple(names)

@@ -1,6 +1,7 @@
-"""Dates as people write them: 05/31/2024, 31/05/2024 and 31.05.2024, with or without a time of day.
+"""Read dates such as 05/31/2024, 31/05/2024 and 31.05.2024, with or without a time of day.
 
-A stroke leaves open which part is the month. It is told by the whole column: a part beyond 12 is a day.
+With slashes the order of day and month is ambiguous. It is decided from the whole column: a part above 12 is
+a day.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ DAY_FIRST = "DD/MM/YYYY"
 DAY_FIRST_POINTS = "DD.MM.YYYY"
 
 _TIME = r"(?P<time>[T ]+(?P<hour>\d{1,2}):(?P<minute>\d{2})(?P<rest>:(?P<second>\d{2}))?)?"
-_STROKES = rf"^(?P<one>\d{{1,2}})/(?P<two>\d{{1,2}})/(?P<year>\d{{4}}){_TIME}$"
+_SLASHES = rf"^(?P<one>\d{{1,2}})/(?P<two>\d{{1,2}})/(?P<year>\d{{4}}){_TIME}$"
 _POINTS = rf"^(?P<one>\d{{1,2}})\.(?P<two>\d{{1,2}})\.(?P<year>\d{{4}}){_TIME}$"
 
 
 def find_date_format(values: Any, counts: NDArray[np.int64] | None = None) -> tuple[str, ...]:
-    """In which formats the dates of a column may be written, "" for ISO; none if it holds no dates.
+    """List the formats that fit the dates of a column best, "" for ISO; none if it holds no dates.
 
-    More than one if no value tells them apart.
+    There are several if all values fit all of them.
 
     Args:
-        values: Texts; `counts`: how often each is there. Default: once.
+        values: Texts.
+        counts: How often each text occurs. Default: once.
 
     Example:
         >>> import pyarrow as pa
@@ -53,7 +55,7 @@ def find_date_format(values: Any, counts: NDArray[np.int64] | None = None) -> tu
 
 
 def moments_written(values: Any, format: str) -> Any:
-    """Dates in a format, or in ISO, as microseconds since 1970 in UTC (int64); others missing.
+    """Read dates in a format, or in ISO, as microseconds since 1970 in UTC (int64); others are missing.
 
     Example:
         >>> import pyarrow as pa
@@ -65,7 +67,7 @@ def moments_written(values: Any, format: str) -> Any:
         return iso
     pc = compute()
     text = pc.utf8_trim_whitespace(whole(values))
-    pattern = _POINTS if format == DAY_FIRST_POINTS else _STROKES
+    pattern = _POINTS if format == DAY_FIRST_POINTS else _SLASHES
     if not pc.any(pc.match_substring_regex(text, pattern)).as_py():
         return iso
     parts = pc.extract_regex(text, pattern)
@@ -73,7 +75,7 @@ def moments_written(values: Any, format: str) -> Any:
         pc.struct_field(parts, [name]) for name in ("one", "two", "year", "hour", "minute", "second")
     )
     month, day = (one, two) if format == MONTH_FIRST else (two, one)
-    # Of the type of the texts, which differs between readers of tables.
+    # Arrow joins only texts of one type, which may be `string` or `large_string`.
     dash, colon, between = (arrow().scalar(sign, text.type) for sign in "-:T")
     date = pc.binary_join_element_wise(year, _two(month), _two(day), dash)
     time = pc.binary_join_element_wise(_two(hour), _two(minute), _two(second), colon)
@@ -81,7 +83,7 @@ def moments_written(values: Any, format: str) -> Any:
 
 
 def describe_date_format(format: str) -> str:
-    """The format as a word for messages.
+    """Name a date format in messages.
 
     Example:
         >>> describe_date_format(""), describe_date_format("DD.MM.YYYY")
@@ -91,7 +93,7 @@ def describe_date_format(format: str) -> str:
 
 
 def _two(digits: Any) -> Any:
-    """Two digits; "00" where there are none."""
+    """Pad to two digits; "00" where there are none."""
     return compute().utf8_lpad(digits, 2, padding="0")
 
 
@@ -100,7 +102,7 @@ def _count(values: Any, weights: NDArray[np.int64]) -> int:
 
 
 def ambiguous_dates(formats: tuple[str, ...], values: Any) -> str:
-    """What to say of dates that no value tells apart, with one of them as the example."""
+    """Return a note on dates whose order of day and month is ambiguous, with an example."""
     pc, pa = compute(), arrow()
     present = values.filter(moments_written(values, formats[0]).is_valid())
     example = present[0].as_py()
@@ -109,4 +111,4 @@ def ambiguous_dates(formats: tuple[str, ...], values: Any) -> str:
         f"{pc.strftime(day, format='%Y-%m-%d').as_py()} ({format})"
         for day, format in zip(days, formats, strict=True)
     )
-    return f"{example!r} may be {read}, and no value tells which"
+    return f"{example!r} may be {read}, and no value decides which"

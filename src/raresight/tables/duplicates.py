@@ -1,4 +1,4 @@
-"""Rows that are there more than once: in a table, or in the rows that train and those that judge."""
+"""Count duplicate rows: within a table, and between training and held-out rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from raresight.common.row_groups import canonical, row_hashes
 
 
 def count_repeated(X: NDArray[Any], y: NDArray[Any]) -> int:
-    """How many rows equal an earlier one in all features and the label; missing equals missing.
+    """Count the rows that equal an earlier one in all features and the label; missing equals missing.
 
-    Rows are brought together by a hash and then compared, so that the number is exact.
+    Rows with equal hashes are compared, so that the count is exact.
 
     Example:
         >>> count_repeated(np.array([[1.0, np.nan], [1.0, np.nan], [1.0, np.nan]]), np.array([0, 0, 1]))
@@ -25,13 +25,13 @@ def count_repeated(X: NDArray[Any], y: NDArray[Any]) -> int:
     same_hash = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     earlier, later = order[same_hash], order[same_hash + 1]
     if not _equal(X, labels, earlier, X, labels, later).all():
-        # Two different rows have one hash: then by sorting whole rows.
+        # Two different rows have one hash. This is so rare that the slow sort of whole rows is good enough.
         return len(labels) - len(np.unique(whole_rows(X, labels)))
     return len(same_hash)
 
 
 def count_shared(X: NDArray[Any], y: NDArray[Any], others: NDArray[Any], other_labels: NDArray[Any]) -> int:
-    """How many of the other rows equal one of the first in all features and the label.
+    """Count the rows of `others` that equal a row of `X` in all features and the label.
 
     Example:
         >>> rows, labels = np.array([[1.0], [2.0]]), np.array([0, 1])
@@ -51,7 +51,7 @@ def count_shared(X: NDArray[Any], y: NDArray[Any], others: NDArray[Any], other_l
 
 
 def whole_rows(X: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
-    """Each row as one value of bytes, its label included."""
+    """Return each row with its label as one value of bytes."""
     columns = [canonical(X[:, position]) for position in range(X.shape[1])]
     rows = np.ascontiguousarray(np.column_stack([*columns, labels.astype(X.dtype)]))
     whole: NDArray[Any] = rows.view(f"V{rows.shape[1] * rows.itemsize}")[:, 0]
@@ -66,7 +66,7 @@ def _equal(
     other_labels: NDArray[Any],
     other_rows: NDArray[np.intp],
 ) -> NDArray[np.bool_]:
-    """Where pairs of rows are equal."""
+    """Tell for each pair of rows whether they are equal."""
     equal: NDArray[np.bool_] = y[rows] == other_labels[other_rows]
     for position in range(X.shape[1]):
         left, right = X[rows, position], others[other_rows, position]

@@ -1,4 +1,4 @@
-"""A digest that tells whether two tables are the same."""
+"""A digest that is equal for equal tables."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Fingerprint", "fingerprint"]
 
 
 def fingerprint(table: Any) -> str:
-    """SHA-256 of a table's column names, types and values, in order, however it is cut into chunks.
+    """Compute the SHA-256 of a table's column names, types and values, in order.
 
-    Text counts as text and a dictionary as the values it stands for, however they are stored.
+    It does not depend on chunks, nor on how text or a dictionary is stored.
 
     Example:
         >>> import pyarrow as pa
@@ -32,7 +32,7 @@ def fingerprint(table: Any) -> str:
 
 
 class Fingerprint:
-    """The fingerprint of a table whose parts come one after the other.
+    """The fingerprint of a table that is read part by part.
 
     Args:
         schema: The Arrow schema of the parts.
@@ -50,7 +50,7 @@ class Fingerprint:
             digest.update(values)
 
     def hexdigest(self) -> str:
-        """The fingerprint of all rows so far."""
+        """Return the fingerprint of all rows so far."""
         digest = hashlib.sha256(f"{self._rows} {len(self._columns)}".encode())
         for field, column in zip(self._schema, self._columns, strict=True):
             for text in (field.name, _type_name(field.type)):

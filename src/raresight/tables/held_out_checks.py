@@ -1,4 +1,4 @@
-"""What may be wrong with the rows that judge: too few, known from training, or of another kind."""
+"""Check the held-out rows: too few of a class, duplicates of training rows, or unseen categories."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _UNSEEN = 0.05
 _NAMED = 3
 
 
-def on_few(labels: NDArray[Any], fpr: float, max_fpr: float) -> list[str]:
-    """What cannot be told because the test rows have too few of a class.
+def class_count_warnings(labels: NDArray[Any], fpr: float, max_fpr: float) -> list[str]:
+    """Warn of metrics that too few held-out rows of a class make unreliable.
 
     Example:
-        >>> on_few(np.array([1] + [0] * 2000), fpr=0.01, max_fpr=0.1)
+        >>> class_count_warnings(np.array([1] + [0] * 2000), fpr=0.01, max_fpr=0.1)
         ['the test rows have only 1 positive; the recall measured there is a rough guess']
     """
     positives = int(labels.sum())
@@ -32,28 +32,28 @@ def on_few(labels: NDArray[Any], fpr: float, max_fpr: float) -> list[str]:
             f"the test rows have only {counted(positives, 'positive')}; "
             "the recall measured there is a rough guess"
         )
-    alarms = fpr * negatives
-    if alarms < 1:
+    expected = fpr * negatives
+    if expected < 1:
         warnings.append(
-            f"the test rows have {seen}, so not even one false alarm is expected at the "
-            f"false-positive rate {fpr:g}: the recall there cannot be told; "
+            f"the test rows have {seen}, so not even one false positive is expected at the "
+            f"false-positive rate {fpr:g}: the recall there cannot be measured; "
             f"at least {round(10 / fpr)} negatives are needed"
         )
-    elif alarms < 10:
+    elif expected < 10:
         warnings.append(
-            f"the test rows have {seen}, so about {alarms:.2g} false alarms are expected at "
+            f"the test rows have {seen}, so about {expected:.2g} false positives are expected at "
             f"the false-positive rate {fpr:g}: the recall there is rough; "
-            f"{round(10 / fpr)} negatives would tell"
+            f"{round(10 / fpr)} negatives would be enough"
         )
     if max_fpr * negatives < 1 <= max_fpr / fpr:
         warnings.append(
             f"candidates are compared up to the false-positive rate {max_fpr:g}, but the test rows have only "
-            f"{seen}: too few to tell one from another"
+            f"{seen}: too few to compare them"
         )
     return warnings
 
 
-def on_shared(
+def shared_row_warnings(
     X: NDArray[Any],
     y: NDArray[Any],
     test: NDArray[Any],
@@ -61,10 +61,10 @@ def on_shared(
     *,
     few_different: bool,
 ) -> list[str]:
-    """Whether rows that judge were learned from.
+    """Warn of test rows that are also training rows.
 
     Args:
-        few_different: Whether most training rows repeat another one; then shared rows need not mean that the
+        few_different: Whether most training rows repeat another one. Shared rows then do not mean that the
             test file is the training data.
     """
     shared, total = count_shared(X, y, test, test_labels), len(test_labels)
@@ -77,19 +77,19 @@ def on_shared(
     return [said + end + ("; the test file seems to be the training data" if seems else "")]
 
 
-def on_unseen(schema: Schema, X: NDArray[Any], test: NDArray[Any]) -> list[str]:
-    """Whether many test rows hold a level that no training row has.
+def unseen_category_warnings(schema: Schema, X: NDArray[Any], test: NDArray[Any]) -> list[str]:
+    """Warn of columns in which many test rows hold a category that no training row has.
 
-    An unknown level has no code and is NaN in the matrix, as a missing value is. It counts where training
-    has less than half as many.
+    An unknown category has no code and is NaN in the matrix, as a missing value is. NaNs count only where
+    training has less than half as many.
     """
     unseen = []
     for position, size in zip(schema.categorical, schema.n_categories, strict=True):
         known, met = X[:, position], test[:, position]
-        levels = np.zeros(size, dtype=bool)
-        levels[known[~np.isnan(known)].astype(np.intp)] = True
+        categories = np.zeros(size, dtype=bool)
+        categories[known[~np.isnan(known)].astype(np.intp)] = True
         coded = met[~np.isnan(met)].astype(np.intp)
-        share = float((~levels[coded]).sum()) / max(len(met), 1)
+        share = float((~categories[coded]).sum()) / max(len(met), 1)
         absent, absent_before = float(np.isnan(met).mean()), float(np.isnan(known).mean())
         if absent_before < absent / 2:
             share += absent
@@ -101,13 +101,13 @@ def on_unseen(schema: Schema, X: NDArray[Any], test: NDArray[Any]) -> list[str]:
     shown = ", ".join(f"{name!r} ({share:.0%})" for name, share in unseen[:_NAMED])
     more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
     return [
-        f"test rows hold a level that no training row has, or no value, in {shown}{more}; "
-        "the model knows nothing of these"
+        f"test rows hold a category that no training row has, or no value, in {shown}{more}; "
+        "the model has learned nothing about these"
     ]
 
 
 def counted(count: int, name: str) -> str:
-    """A number with its noun.
+    """Write a number with its noun.
 
     Example:
         >>> counted(1, "positive"), counted(0, "positive")

@@ -1,8 +1,9 @@
-"""Numbers that are written for people: 1,234.56, 1.234,56, $12.50, 12.50 EUR, 12.5%, (12.50).
+"""Read formatted numbers: 1,234.56, 1.234,56, $12.50, 12.50 EUR, 12.5%, (12.50).
 
-How a column writes its numbers is decided once, on all its values. Digits with a leading zero, several points
-that are not three digits apart, and anything with a dash or a slash inside are no numbers: they are codes,
-versions, dates and telephone numbers.
+The format of a column is decided once, from all of its values. Not numbers are:
+- digits with a leading zero, which are codes;
+- several points that are not three digits apart, as in versions;
+- texts with a dash or a slash inside, such as dates and telephone numbers.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ _CODES = (
 _CURRENCY = "|".join([*(re.escape(sign) for sign in _SIGNS), _CODES])
 # Spreadsheets put blanks between number and sign that must not break the line.
 _BLANKS = r"[\s\x{a0}\x{202f}]*"
-_DRESSED = (
+_FORMATTED = (
     rf"^[+-]?\(?{_BLANKS}(?:{_CURRENCY})?{_BLANKS}[+-]?\(?[\d.,]*\d[\d.,]*"
     rf"{_BLANKS}(?:%|{_CURRENCY})?{_BLANKS}\)?$"
 )
 _ZERO = r"^[+-]?0?(?:[.,]?0*)$"
-# From this share of numbers on, a column of text is told to look like numbers.
+# Share of numbers above which a text column gets a note that it looks numeric.
 _MOSTLY = 0.9
 
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How a column of text writes numbers.
+    """The format of the numbers in a column of text.
 
     Attributes:
         comma: Whether the decimal mark is the comma, not the point.
         thousands: Whether the other of the two may separate thousands.
-        currency: The one sign or code that may stand before or after the number.
+        currency: The sign or code that may stand before or after the number.
         percent: Whether each number but zero has a percent sign; "12.5%" is 12.5.
         parentheses: Whether "(5)" is -5.
     """
@@ -58,12 +59,12 @@ class NumberFormat:
         return (",", ".") if self.comma else (".", ",")
 
     @property
-    def dressed(self) -> bool:
-        """Whether something stands around the digits."""
+    def has_affixes(self) -> bool:
+        """Whether numbers have a currency, a percent sign or parentheses."""
         return bool(self.currency or self.percent or self.parentheses)
 
     def describe(self) -> str:
-        """A word for the reader; empty if the numbers are written plainly."""
+        """Describe the format for the reader; empty if numbers are written plainly."""
         removed = [
             "thousands separators removed" if self.thousands else "",
             f"currency {self.currency} removed" if self.currency else "",
@@ -79,15 +80,15 @@ PLAIN = NumberFormat()
 
 
 @dataclass(frozen=True)
-class Found:
-    """The format of a column, or None if it has none, and a word for the reader."""
+class FormatGuess:
+    """The number format of a column (None if there is none) and a note for the reader."""
 
     format: NumberFormat | None
     note: str = ""
 
 
 def plain_text(values: Any, format: NumberFormat) -> Any:
-    """Numbers as a program writes them, as Arrow text; missing where a text is no number of this format.
+    """Rewrite numbers plainly, as Arrow text; missing where a text is no number of this format.
 
     Example:
         >>> import pyarrow as pa
@@ -96,13 +97,13 @@ def plain_text(values: Any, format: NumberFormat) -> Any:
         ['1234.50', '-2', None]
     """
     pc = compute()
-    text = _undressed(values, format)
+    text = _strip_affixes(values, format)
     decimal, other = format.marks
     if format.thousands:
         d, o = re.escape(decimal), re.escape(other)
         number = rf"^-?(?:(?:0|[1-9]\d{{0,2}}(?:{o}\d{{3}})+|[1-9]\d*)(?:{d}\d*)?|{d}\d+)$"
         text = pc.replace_substring(_only(pc.match_substring_regex(text, number), text), other, "")
-    elif format.dressed:
+    elif format.has_affixes:
         d = re.escape(decimal)
         text = _only(pc.match_substring_regex(text, rf"^-?(?:(?:0|[1-9]\d*)(?:{d}\d*)?|{d}\d+)$"), text)
     if format.comma:
@@ -112,7 +113,7 @@ def plain_text(values: Any, format: NumberFormat) -> Any:
 
 
 def numbers_written(values: Any, format: NumberFormat = PLAIN) -> Any:
-    """Text as float64: what is no number of this format becomes missing.
+    """Read text as float64; what is no number of this format becomes missing.
 
     Example:
         >>> import pyarrow as pa
@@ -122,16 +123,16 @@ def numbers_written(values: Any, format: NumberFormat = PLAIN) -> Any:
     return numbers_in_text(values if format == PLAIN else plain_text(values, format))
 
 
-def find_format(values: Any, counts: NDArray[np.int64] | None = None) -> Found:
-    """How a column writes its numbers.
+def find_format(values: Any, counts: NDArray[np.int64] | None = None) -> FormatGuess:
+    """Find the format of the numbers in a column.
 
     Args:
-        values: Its texts without white space around them, without missing ones.
-        counts: How often each text is there. Default: once.
+        values: Texts without white space around them, without missing ones.
+        counts: How often each text occurs. Default: once.
 
     Returns:
-        The format with the fewest marks that fits. None if there are no numbers, or if they cannot be read
-        for sure; the note then tells why.
+        The simplest format that fits. None if there are no numbers, or if they are ambiguous; the note then
+        says why.
 
     Example:
         >>> import pyarrow as pa
@@ -142,34 +143,34 @@ def find_format(values: Any, counts: NDArray[np.int64] | None = None) -> Found:
     """
     pc = compute()
     counts = np.ones(len(values), np.int64) if counts is None else counts
-    dressed = looks_dressed(values)
-    numbers, weights = values.filter(dressed), counts[mask_of(dressed)]
+    formatted = may_be_formatted_number(values)
+    numbers, weights = values.filter(formatted), counts[mask_of(formatted)]
     if len(numbers) == 0:
-        return Found(None)
+        return FormatGuess(None)
     mostly = weights.sum() >= _MOSTLY * counts.sum()
     tokens = pc.extract_regex(numbers, f"(?P<token>{_CURRENCY})").drop_null().field("token").unique()
     currencies = sorted(tokens.to_pylist())
     if len(currencies) > 1:
         said = f"amounts in several currencies ({' and '.join(currencies[:3])}): make them one"
-        return Found(None, said if mostly else "")
+        return FormatGuess(None, said if mostly else "")
     signed = pc.match_substring(numbers, "%")
     percent = bool(pc.any(signed).as_py())
     if percent and pc.any(pc.invert(pc.or_(signed, pc.match_substring_regex(numbers, _ZERO)))).as_py():
         said = "some numbers have a percent sign and some have none: write all in one way"
-        return Found(None, said if mostly else "")
-    dress = NumberFormat(
+        return FormatGuess(None, said if mostly else "")
+    affixes = NumberFormat(
         currency=currencies[0] if currencies else "",
         percent=percent,
         parentheses=bool(pc.any(pc.match_substring(numbers, "(")).as_py()),
     )
-    return _by_marks(numbers, weights, dress, mostly)
+    return _by_marks(numbers, weights, affixes, mostly)
 
 
-def _by_marks(numbers: Any, weights: NDArray[np.int64], dress: NumberFormat, mostly: bool) -> Found:
-    """Which of point and comma is the decimal mark, and whether the other one separates thousands."""
+def _by_marks(numbers: Any, weights: NDArray[np.int64], affixes: NumberFormat, mostly: bool) -> FormatGuess:
+    """Decide whether point or comma is the decimal mark, and whether the other one separates thousands."""
     pc = compute()
     point, comma, point_grouped, comma_grouped = formats = [
-        replace(dress, comma=comma, thousands=thousands)
+        replace(affixes, comma=comma, thousands=thousands)
         for thousands in (False, True)
         for comma in (False, True)
     ]
@@ -177,21 +178,21 @@ def _by_marks(numbers: Any, weights: NDArray[np.int64], dress: NumberFormat, mos
     counts = {format: int(weights[mask_of(fit)].sum()) for format, fit in fits.items()}
     most = max(counts.values())
     if most == 0:
-        return Found(None)
+        return FormatGuess(None)
     format = next(format for format in formats if counts[format] == most)
     note = ""
-    # 1,234 alone may be a bit more than one or more than a thousand. An amount of money has no three digits
-    # behind its point; without a currency the point is what programs write.
-    grouped = {comma: point_grouped, point: comma_grouped if dress.currency else None}.get(format)
+    # "1,234" may be slightly more than one, or more than a thousand. An amount of money has no three
+    # decimals, so the mark separates thousands. Without a currency a point is decimal, as programs write it.
+    grouped = {comma: point_grouped, point: comma_grouped if affixes.currency else None}.get(format)
     separator = format.marks[0]
     if (
         grouped is not None
         and counts[grouped] == most
         and pc.any(pc.match_substring(numbers, separator)).as_py()
     ):
-        if pc.any(pc.match_substring_regex(_undressed(numbers, dress), r"^-?\d{4}")).as_py():
+        if pc.any(pc.match_substring_regex(_strip_affixes(numbers, affixes), r"^-?\d{4}")).as_py():
             said = f"numbers such as {_example(numbers, separator)} may have a decimal mark or thousands"
-            return Found(None, f"{said}: write them without separators" if mostly else "")
+            return FormatGuess(None, f"{said}: write them without separators" if mostly else "")
         format = grouped
         name = "comma" if separator == "," else "point"
         note = f"each {name} is taken as one of thousands; it may be a decimal {name}"
@@ -203,17 +204,17 @@ def _by_marks(numbers: Any, weights: NDArray[np.int64], dress: NumberFormat, mos
         one = numbers.filter(fits[format])[0].as_py()
         other_one = numbers.filter(clash)[0].as_py()
         said = f"numbers written in several ways, such as {one!r} and {other_one!r}: write all in one way"
-        return Found(None, said if mostly else "")
-    return Found(format, note)
+        return FormatGuess(None, said if mostly else "")
+    return FormatGuess(format, note)
 
 
-def looks_dressed(values: Any) -> Any:
-    """Where a text may be a number in one of the formats known here."""
-    return compute().match_substring_regex(values, _DRESSED)
+def may_be_formatted_number(values: Any) -> Any:
+    """Tell for each text whether it may be a number in one of the known formats."""
+    return compute().match_substring_regex(values, _FORMATTED)
 
 
 def in_other_marks(values: Any, format: NumberFormat) -> tuple[Any, bool]:
-    """The numbers if point and comma change their roles, and whether that reading is the only one.
+    """Read numbers with point and comma exchanged; also tell whether a value has no other meaning.
 
     Example:
         >>> import pyarrow as pa
@@ -226,7 +227,7 @@ def in_other_marks(values: Any, format: NumberFormat) -> tuple[Any, bool]:
     pc = compute()
     other = replace(format, comma=not format.comma)
     numbers = numbers_written(values, other)
-    text = _undressed(values, other)
+    text = _strip_affixes(values, other)
     decimal, former = (re.escape(mark) for mark in other.marks)
     has_mark = pc.match_substring_regex(text, decimal)
     unsure = pc.match_substring_regex(text, rf"^-?[1-9]\d{{0,2}}{decimal}\d{{3}}$")
@@ -235,8 +236,8 @@ def in_other_marks(values: Any, format: NumberFormat) -> tuple[Any, bool]:
     return numbers, bool(pc.any(sure).as_py())
 
 
-def _undressed(values: Any, format: NumberFormat) -> Any:
-    """Texts without what stands around the digits; a minus is all that may be left."""
+def _strip_affixes(values: Any, format: NumberFormat) -> Any:
+    """Strip currency, percent sign and parentheses; only a minus is left beside the digits."""
     pc = compute()
     text = pc.utf8_trim_whitespace(whole(values))
     if format.percent:

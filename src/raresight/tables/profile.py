@@ -1,8 +1,8 @@
 """Profile a table before anything is learned from it: what it holds, and what may be wrong with it.
 
-AUCs, duplicates and the missing and distinct values of numbers are computed from the coded matrix of the
-training rows, not from the summaries that merge. Three reasons:
-- The summaries include the held-out rows, without their labels. Counts per class would let those labels speak.
+AUCs, duplicates, and missing and distinct numbers are computed from the coded matrix of the training rows.
+The summaries that merge would not do, for three reasons:
+- The summaries include the held-out rows. Counts per class would reveal the labels of those rows.
 - A duplicate is equal in all columns at once, which no summary of single columns can tell.
 - An AUC and an exact count of distinct numbers need all values, and a matrix that is in memory has them.
 """
@@ -19,13 +19,18 @@ from raresight.tables._arrow import compute, mask_of
 from raresight.tables.column_kinds import LOOKS_LIKE_NUMBERS, NOT_READ
 from raresight.tables.columns import Column, Dropped
 from raresight.tables.duplicates import count_repeated
-from raresight.tables.held_out_checks import counted, on_few, on_shared, on_unseen
+from raresight.tables.held_out_checks import (
+    class_count_warnings,
+    counted,
+    shared_row_warnings,
+    unseen_category_warnings,
+)
 from raresight.tables.schema import Schema
 from raresight.tables.summaries import ColumnSummary, TableSummary
 
 LEAK_AUC = 0.999
 FEWEST = 5
-# More values than these are not needed to see that a column gives the target away.
+# This many values are enough to see that a column leaks the target.
 _MOST_NEGATIVES = 200_000
 _MOST_VALUES = 20_000_000
 _MOST_NAMED = 6
@@ -33,14 +38,14 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class ColumnProfile:
-    """What was seen of one column.
+    """Statistics of one column.
 
     Attributes:
-        name, kind, note: As in the schema.
+        name, kind, note: Those of the schema.
         missing: Share of rows without a value.
-        distinct: How many different values there are.
-        auc: How well the column alone separates the classes, 0.5 to 1 (the better of both directions; the
-            best of a date's parts; a category by its share of positives). None if that was not computed.
+        distinct: Number of distinct values.
+        auc: AUC of the column alone, 0.5 to 1; see `auc_alone`. Of a date it is the best of its parts.
+            None if it was not computed.
     """
 
     name: str
@@ -53,14 +58,14 @@ class ColumnProfile:
 
 @dataclass(frozen=True)
 class Profile:
-    """What was seen of a table.
+    """Statistics of the training rows, and warnings.
 
     Attributes:
-        rows, positives: How many there are.
+        rows, positives: Number of rows and of positives.
         prior: Share of positives; `rho` = prior/(1 - prior).
-        duplicates: How many training rows repeat an earlier one in all features and the target.
+        duplicates: Number of training rows that repeat an earlier one in all features and the target.
         columns: The columns used, one by one; `dropped`: those not used, with the reason.
-        warnings: What a reader should know before trusting a model of this table, a sentence each.
+        warnings: What to know before trusting a model of this table, one sentence each.
     """
 
     rows: int
@@ -73,7 +78,7 @@ class Profile:
     warnings: tuple[str, ...]
 
     def column_summary(self) -> str:
-        """One line on the columns, for the terminal.
+        """Describe the columns in one line, for the terminal.
 
         Example:
             >>> columns = (ColumnProfile("a", "numeric", 0.0, 9), ColumnProfile("b", "date", 0.0, 9))
@@ -93,7 +98,7 @@ class Profile:
         return f"{line}; dropped: {shown}" + (f" and {more} more" if more > 0 else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Return plain values for JSON."""
         values = asdict(self)
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
@@ -108,7 +113,7 @@ def make_profile(
     max_fpr: float,
     test: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> Profile:
-    """Look at a table for what would spoil a model or its judgement.
+    """Check a table for leaks, duplicates and other problems before training.
 
     Args:
         summary: Of the table, see `summarize_parts`. Missing and different values of categories and dates are
@@ -118,8 +123,7 @@ def make_profile(
         y: Their labels: `schema.labels(table)`.
         fpr: The false-positive rate at which the model will be used.
         max_fpr: The one up to which candidates are compared.
-        test: The rows that will judge: their matrix and their labels, made by the schema as X and y are.
-            None: not yet known.
+        test: Matrix and labels of the held-out rows, coded by the same schema. Default: unknown.
 
     Raises:
         ValueError: If there are fewer than five positives or five negatives.
@@ -144,27 +148,27 @@ def make_profile(
     for count, name in ((positives, "positive"), (negatives, "negative")):
         if count < FEWEST:
             raise ValueError(
-                f"a model cannot be chosen and judged on {counted(count, name)}, of the rows that are not "
-                f"held out for the test; at least {FEWEST} are needed, and fifty are not many"
+                f"the training rows have only {counted(count, name)}: a model cannot be chosen and evaluated "
+                f"on so few; at least {FEWEST} are needed, better fifty"
             )
     prior = positives / rows
     duplicates = count_repeated(X, labels)
     columns = _profile_columns(summary, schema, X, labels)
     warnings = [
-        *_on_rows(rows, positives, prior, schema),
-        *(on_few(np.asarray(test[1]), fpr, max_fpr) if test is not None else []),
-        *_on_columns(columns),
-        *_on_notes(columns, schema.dropped),
+        *_row_warnings(rows, positives, prior, schema),
+        *(class_count_warnings(np.asarray(test[1]), fpr, max_fpr) if test is not None else []),
+        *_column_warnings(columns),
+        *_note_warnings(columns, schema.dropped),
     ]
     if duplicates > 0.001 * rows:
         warnings.append(
             f"{duplicates} of {counted(rows, 'training row')} repeat another one in all columns; "
-            "in the search the same row may train a candidate and judge it"
+            "in the search the same row may train a candidate and evaluate it"
         )
     if test is not None:
         few_different = duplicates > rows / 2
-        warnings += on_shared(X, labels, test[0], np.asarray(test[1]), few_different=few_different)
-        warnings += on_unseen(schema, X, test[0])
+        warnings += shared_row_warnings(X, labels, test[0], np.asarray(test[1]), few_different=few_different)
+        warnings += unseen_category_warnings(schema, X, test[0])
     return Profile(
         rows=rows,
         positives=positives,
@@ -178,10 +182,10 @@ def make_profile(
 
 
 def auc_alone(column: NDArray[Any], y: NDArray[Any], *, categorical: bool = False) -> float:
-    """The area under the ROC curve of one column, 0.5 to 1; missing is a value of its own.
+    """Compute the area under the ROC curve of one column, 0.5 to 1; missing is a value of its own.
 
-    A numeric column is taken in its better direction, with missing values at the better end. The levels of a
-    categorical one are ordered by their share of positives.
+    A numeric column is taken in its better direction, with missing values at the better end. The categories
+    of a categorical one are ordered by their share of positives.
 
     Example:
         >>> auc_alone(np.array([3.0, 1.0, 2.0, 1.0]), np.array([0, 1, 0, 1]))
@@ -203,7 +207,7 @@ def auc_alone(column: NDArray[Any], y: NDArray[Any], *, categorical: bool = Fals
 
 
 def _auc(negatives: NDArray[Any], positives: NDArray[Any]) -> float:
-    """P(negative < positive) + P(equal)/2."""
+    """Compute P(negative < positive) + P(equal)/2."""
     ordered = np.sort(negatives)
     below = np.searchsorted(ordered, positives, side="left").sum(dtype=np.float64)
     not_above = np.searchsorted(ordered, positives, side="right").sum(dtype=np.float64)
@@ -223,7 +227,7 @@ def _profile_columns(
         negatives = np.random.default_rng(0).choice(negatives, most, replace=False)
     chosen = np.sort(np.concatenate([np.flatnonzero(labels == 1), negatives]))
     chosen_labels = labels[chosen]
-    looks = []
+    profiles = []
     position = 0
     for column in schema.columns:
         width = len(column.features)
@@ -234,7 +238,7 @@ def _profile_columns(
             for part in range(width)
         ]
         seen = summary.column(column.name)
-        looks.append(
+        profiles.append(
             ColumnProfile(
                 name=column.name,
                 kind=column.kind,
@@ -244,13 +248,13 @@ def _profile_columns(
                 auc=max(aucs),
             )
         )
-    return tuple(looks)
+    return tuple(profiles)
 
 
 def _missing_share(summary: ColumnSummary, own: NDArray[Any], column: Column) -> float:
     if column.kind != "categorical" or summary.texts is None:
         return float(np.isnan(own[:, 0]).mean())
-    # A rare level has no code, but it is not missing.
+    # A rare category has no code, but it is not missing.
     empty = summary.texts.counts[mask_of(compute().equal(summary.texts.values, ""))].sum()
     return float((summary.missing + empty) / summary.rows)
 
@@ -265,15 +269,17 @@ def _distinct(summary: ColumnSummary, own: NDArray[Any], column: Column) -> int:
     return len(summary.texts.examples[0]) if summary.texts is not None else 0
 
 
-def _on_rows(rows: int, positives: int, prior: float, schema: Schema) -> list[str]:
+def _row_warnings(rows: int, positives: int, prior: float, schema: Schema) -> list[str]:
     warnings = []
     if schema.target_note:
-        warnings.append(f"target {schema.target!r}: {schema.target_note}; say so if it is the other one")
+        warnings.append(
+            f"target {schema.target!r}: {schema.target_note}; set `positive` if it is the other one"
+        )
     if rows < 200:
-        warnings.append(f"the table has only {rows} rows; what is measured on it is little more than a guess")
+        warnings.append(f"the table has only {rows} rows; metrics on it are rough guesses")
     if positives < 50:
         warnings.append(
-            f"there are only {positives} positives; expect wide intervals and a choice of model by luck"
+            f"there are only {positives} positives; expect wide intervals and a model chosen by chance"
         )
     if prior > 0.3:
         warnings.append(
@@ -282,8 +288,8 @@ def _on_rows(rows: int, positives: int, prior: float, schema: Schema) -> list[st
     return warnings
 
 
-def _on_notes(columns: tuple[ColumnProfile, ...], dropped: tuple[Dropped, ...]) -> list[str]:
-    """Text that was nearly read as numbers or dates."""
+def _note_warnings(columns: tuple[ColumnProfile, ...], dropped: tuple[Dropped, ...]) -> list[str]:
+    """Warn of text that was nearly read as numbers or dates."""
     said = [(column.name, column.note) for column in columns]
     said += [(column.name, column.reason) for column in dropped]
     return [
@@ -291,7 +297,7 @@ def _on_notes(columns: tuple[ColumnProfile, ...], dropped: tuple[Dropped, ...]) 
     ]
 
 
-def _on_columns(columns: tuple[ColumnProfile, ...]) -> list[str]:
+def _column_warnings(columns: tuple[ColumnProfile, ...]) -> list[str]:
     warnings = [
         f"leak? {column.name!r} alone separates the classes with an AUC of {_floor(column.auc)}; "
         "is it known at the time of the decision?"
@@ -307,5 +313,5 @@ def _on_columns(columns: tuple[ColumnProfile, ...]) -> list[str]:
 
 
 def _floor(auc: float) -> str:
-    """Four digits, never rounded up to 1."""
+    """Write four digits, never rounded up to 1."""
     return "1" if auc == 1 else f"{np.floor(auc * 10_000) / 10_000:.4f}"

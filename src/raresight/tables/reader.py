@@ -64,7 +64,7 @@ def read_table(source: Any, *, columns: Sequence[str] | None = None) -> Any:
 
 def _file_reader(parts: list[Part], columns: Sequence[str] | None) -> Any:
     if parts[0].kind == "sqlite":
-        # Python may have been built without SQLite, and only who reads such a file needs it.
+        # Python may have been built without SQLite, and only such a file needs it.
         from raresight.tables.sqlite_files import SqliteTable
 
         return SqliteTable(parts[0], columns)
@@ -72,13 +72,13 @@ def _file_reader(parts: list[Part], columns: Sequence[str] | None) -> Any:
 
 
 class Batches:
-    """A table in pieces, in the order of its rows, at constant memory.
+    """A table in batches, in the order of its rows, at constant memory.
 
-    Iterate to get `pyarrow.RecordBatch`es, each with the same columns and types. Each iteration starts anew.
+    Iterating yields `pyarrow.RecordBatch`es of the same columns and types. Each iteration starts anew.
 
     Attributes:
-        total_bytes: The size of the source; `bytes_read`: how much of it has been read.
-        rows_read: How many rows were handed out.
+        total_bytes: The size of the source.
+        rows_read: Number of rows yielded so far.
         schema: The Arrow schema of the batches.
     """
 
@@ -91,7 +91,7 @@ class Batches:
 
     @property
     def bytes_read(self) -> int:
-        """How much of `total_bytes` has been read."""
+        """Number of bytes of the source that have been read, at most `total_bytes`."""
         return min(int(self._reader.bytes_read), self.total_bytes)
 
     def __iter__(self) -> Iterator[Any]:
@@ -109,7 +109,7 @@ def open_batches(source: Any, *, columns: Sequence[str] | None = None, rows: int
     Args:
         source: As for `read_table`.
         columns: Which columns to read. Default: all.
-        rows: The most rows of a batch.
+        rows: Largest number of rows per batch.
 
     Example:
         >>> import pyarrow as pa
@@ -177,7 +177,7 @@ class _TextReader:
             seen = 0
             for batch in file.batches(self._columns, rows):
                 seen += batch.num_rows
-                # DuckDB does not tell how far it has read. The share of rows is near enough.
+                # DuckDB does not report how far it has read. The share of rows is a good estimate.
                 self.bytes_read = done + min(file.part.size * seen // file.rows, file.part.size)
                 yield batch
             done += file.part.size
@@ -239,7 +239,7 @@ class _BinaryReader:
 
 
 def _as_schema(table: Any, schema: Any) -> Any:
-    """A table or batch with its columns in the order and of the types of a schema."""
+    """Bring the columns of a table or batch into the order and types of a schema."""
     pa = arrow()
     arrays = []
     for field in schema:
@@ -287,7 +287,7 @@ def _read_whole(part: Part, columns: list[str]) -> Any:
 
 
 def _pieces(part: Part, columns: list[str], rows: int) -> Iterator[tuple[Any, float]]:
-    """Batches of a file, and the share of it that is done."""
+    """Yield the batches of a file, each with the share of the file read so far."""
     pa = arrow()
     import pyarrow.ipc
     import pyarrow.parquet
@@ -316,7 +316,7 @@ def _pieces(part: Part, columns: list[str], rows: int) -> Iterator[tuple[Any, fl
 
 
 def table_of(frame: Any) -> Any:
-    """A pandas or polars frame, an Arrow table, record batch or stream, as an Arrow table.
+    """Convert a pandas or polars frame, or an Arrow record batch or stream, to an Arrow table.
 
     The index of a pandas frame is left out. A column of mixed values becomes text.
 

@@ -1,4 +1,4 @@
-"""The columns of a table as decided once in training, and the matrix they make of any later table."""
+"""Decide once what the columns of a table mean, and code any later table as a matrix."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _BLOCK = 4096
 
 @dataclass(frozen=True)
 class Schema:
-    """Which columns a model sees and how each becomes numbers.
+    """The columns that a model sees, and how each is coded as numbers.
 
     Attributes:
         columns: The columns used, in the order of the table.
         dropped: The columns not used, with the reason.
         target: The column to predict.
-        negative, positive: Its two values as text.
-        target_kind: What they are: "boolean", "number" or "text".
+        negative, positive: The two values of the target as text.
+        target_kind: Their kind: "boolean", "number" or "text".
         time, group: The columns that order or group the rows, if any.
         wide: Whether a column needs more than float32.
-        target_note: How the positive value was chosen, if that was a guess.
-        time_format: How a time column of text writes its dates, such as "DD.MM.YYYY"; empty for ISO.
+        target_note: A note on how the positive value was chosen, if that was a guess.
+        time_format: The date format of a time column of text, such as "DD.MM.YYYY"; empty for ISO.
 
     Example:
         >>> import pyarrow as pa
@@ -94,7 +94,7 @@ class Schema:
 
     @cached_property
     def n_categories(self) -> tuple[int, ...]:
-        """How many codes each of the categorical positions has."""
+        """Number of categories of each categorical position."""
         return tuple(len(column.categories) for column in self.columns if column.kind == "categorical")
 
     @property
@@ -139,7 +139,7 @@ class Schema:
         return numbers
 
     def unknown_counts(self, table: Any) -> dict[str, int]:
-        """For each categorical column how many rows hold a value that is none of its levels."""
+        """Count the rows with an unknown category, for each categorical column."""
         self._refuse_missing_columns(table)
         return {
             column.name: codes_of(table.column(column.name), column)[1]
@@ -148,7 +148,7 @@ class Schema:
         }
 
     def infinite_counts(self, table: Any) -> dict[str, int]:
-        """For each column of numbers how many values are infinite, and so taken as missing."""
+        """Count the infinite values, which are taken as missing, for each column of numbers."""
         self._refuse_missing_columns(table)
         return {
             column.name: infinite_values(table.column(column.name))
@@ -157,12 +157,12 @@ class Schema:
         }
 
     def unknown_share(self, table: Any) -> dict[str, float]:
-        """For each categorical column the share of rows with a value that is none of its levels."""
+        """Return the share of rows with an unknown category, for each categorical column."""
         rows = max(table.num_rows, 1)
         return {name: count / rows for name, count in self.unknown_counts(table).items()}
 
     def labels(self, table: Any, *, first_row: int = 0) -> NDArray[np.int8]:
-        """1 where the target has its positive value, 0 where it has the negative one.
+        """Return labels: 1 for the positive value of the target, 0 for the negative one.
 
         Args:
             table: An Arrow table or record batch.
@@ -176,21 +176,21 @@ class Schema:
         return labels_of(values, self.target, target, first_row)
 
     def times(self, table: Any) -> NDArray[Any] | None:
-        """What orders the rows (int64 or float64), or None if the schema has no time column."""
+        """Return the values that order the rows (int64 or float64), or None without a time column."""
         return None if self.time is None else _order_values(table, self.time, self.time_format)
 
     def groups(self, table: Any) -> NDArray[np.intp] | None:
-        """A number for each row's group, or None if the schema has no group column."""
+        """Return the number of each row's group, or None without a group column."""
         return None if self.group is None else _group_numbers(table, self.group)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values that JSON holds exactly; `from_dict` is the way back."""
+        """Return plain values that JSON holds exactly; `from_dict` reads them."""
         values = asdict(self)
         return {key: _listed(value) for key, value in values.items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Schema:
-        """The schema that `to_dict` wrote.
+        """Read the schema that `to_dict` wrote.
 
         Raises:
             ValueError: If something is missing or is no such schema.
@@ -232,12 +232,13 @@ def learn_schema(
     group: str | None = None,
     drop: Collection[str] = (),
 ) -> Schema:
-    """Decide what each column of a table is.
+    """Decide the kind of each column of a table.
 
-    Numbers, truth values and text that holds numbers are numeric; dates and text that holds dates give day,
-    hour and weekday; other text is categorical, of which the 255 most frequent levels are kept. Constants,
-    columns without values, identifiers and nested values are dropped with the reason. The group column is
-    dropped; so is the day of the time column, which only tells the past from the future.
+    - Numbers, truth values and text that holds numbers are numeric.
+    - Dates and text that holds dates give day, hour and weekday.
+    - Other text is categorical; the 255 most frequent categories are kept.
+    - Constants, columns without values, identifiers and nested values are dropped with the reason.
+    - The group column is dropped, and so is the day of the time column, which only separates past and future.
 
     Args:
         source: An Arrow table, see `read_table`, or the summary of its parts, see `summarize_parts`.
@@ -245,11 +246,11 @@ def learn_schema(
         positive: The positive one of them. None: 1, true or yes, else the rarer one (see `target_note`).
         time: A column that orders the rows.
         group: A column that groups the rows.
-        drop: Columns that are not to be learnt from.
+        drop: Columns to leave out.
 
     Raises:
-        ValueError: If a column that is named is not there, if the target, time or group column cannot serve,
-            or if no column is left to learn from.
+        ValueError: If a named column is missing, if the target, time or group column is unsuitable, or if no
+            column is left to learn from.
     """
     if time is not None and group is not None:
         raise ValueError("rows are split by time or by group: give one of the two columns, not both")
@@ -275,7 +276,7 @@ def learn_schema(
         if name == target:
             continue
         if name == group:
-            dropped.append(Dropped(name, "group column: it tells which rows belong together"))
+            dropped.append(Dropped(name, "group column: used only to keep rows of a group together"))
             continue
         if name in drop:
             dropped.append(Dropped(name, "left out as asked for"))
@@ -320,7 +321,7 @@ def summarize_parts(parts: Any) -> TableSummary:
         >>> learn_schema(halves[0].merge(halves[1]), "y") == learn_schema(table, "y")
         True
     """
-    # Whether all numbers are different is asked only where the name promises it.
+    # To know whether all numbers are distinct takes all of them: only where the name suggests an identifier.
     return summarize(parts, keep=looks_like_identifier)
 
 
@@ -352,20 +353,20 @@ def _check_name(names: list[str], name: str, role: str) -> None:
 
 
 def _without_day(decided: Column | Dropped) -> Column | Dropped:
-    """The time column as a feature: a model must not learn what lies in the past for good."""
-    reason = "time column: it only tells the past from the future"
+    """Take the day out of the time column: no day of the training rows comes again."""
+    reason = "time column: used only to split past and future"
     if isinstance(decided, Dropped):
         return Dropped(decided.name, reason)
     parts = tuple(part for part in decided.parts if part != "day")
     if decided.kind != "date" or not parts:
         return Dropped(decided.name, reason)
-    note = "time column: without the day, which only tells the past from the future"
+    note = "time column: without the day, which only separates past and future"
     return replace(decided, parts=parts, note="; ".join(filter(None, [decided.note, note])))
 
 
-# What orders the rows is apart from `decide_column`, which decides about features: that drops row numbers as
-# identifiers and constants, makes codes of mixed text, and takes "?" as missing. To order rows, each of them needs
-# a value, row numbers serve well, and a date that can be read in two ways is an error rather than a category.
+# The time column is read apart from `decide_column`, which decides about features. That one drops row numbers
+# as identifiers, makes categories of ambiguous dates, and takes "?" as missing. To order rows, row numbers
+# serve well, an ambiguous date is an error, and each row needs a value.
 def _time_format(summary: ColumnSummary) -> str:
     """Find how a time column of text writes its dates; empty for numbers and ISO dates."""
     if summary.kind != "text" or summary.texts is None:
@@ -435,7 +436,7 @@ def _group_numbers(table: Any, name: str) -> NDArray[np.intp]:
 
 
 def _batches(table: Any, names: list[str]) -> list[Any]:
-    """A table as the batches it consists of, without copies; many small ones are joined."""
+    """Split a table into its batches, without copies; many small ones are joined."""
     if isinstance(table, arrow().RecordBatch):
         return [table]
     chosen = table.select(names)
@@ -446,9 +447,9 @@ def _batches(table: Any, names: list[str]) -> list[Any]:
 def _fill(matrix: NDArray[Any], columns: list[NDArray[Any]]) -> None:
     """Write columns side by side into a C-ordered matrix, infinite values as missing.
 
-    A value beyond the largest number of the matrix becomes that number: only what is infinite itself is
-    missing. Row block by row block: a whole column written into a wide row-major matrix touches a cache line
-    a value.
+    A value beyond the largest number of the matrix becomes that number: only infinite values become missing.
+    Rows are written block by block, because a whole column written into a wide row-major matrix touches one
+    cache line per value.
     """
     largest = np.finfo(matrix.dtype).max
     with np.errstate(over="ignore"):
@@ -462,7 +463,7 @@ def _fill(matrix: NDArray[Any], columns: list[NDArray[Any]]) -> None:
 
 
 def _listed(value: Any) -> Any:
-    """Tuples as lists, as JSON has them."""
+    """Turn tuples into lists, as JSON has them."""
     if isinstance(value, list | tuple):
         return [_listed(item) for item in value]
     if isinstance(value, dict):

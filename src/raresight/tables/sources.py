@@ -1,4 +1,4 @@
-"""Where a table lies: one file, a folder of parts, or the bundled sample; told by content, not by name."""
+"""Find the files of a table and their formats, by content and not by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMPRESSIONS: tuple[tuple[bytes, Compression], ...] = (
     (b"\xfd7zXZ\x00", "xz"),
     (b"PK\x03\x04", "zip"),
 )
-# What people have and we do not read, so that the message can say what it is.
+# Common formats that cannot be read, so that the message can name them.
 _OTHERS = (
     (b"\xd0\xcf\x11\xe0", "an old Excel workbook"),
     (b"\x89HDF", "an HDF5 file"),
@@ -48,7 +48,7 @@ _TABLE_MARK = "::"
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a table; `table` names the table in a database that has several."""
+    """A file of a table; `table` is the name of the table in a database that has several."""
 
     path: Path
     kind: FileKind
@@ -57,7 +57,7 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Its bytes on disk."""
+        """Number of bytes on disk."""
         return self.path.stat().st_size
 
 
@@ -182,7 +182,7 @@ def _part(path: Path) -> Part:
 
 
 def zip_member(path: Path) -> str:
-    """The name of the one file in a zip archive."""
+    """Return the name of the one file in a zip archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
@@ -197,7 +197,7 @@ def zip_member(path: Path) -> str:
 
 
 def known_columns(columns: Sequence[str], names: Sequence[str], where: str) -> list[str]:
-    """The columns asked for, or an error that names those that are not there."""
+    """Return the columns asked for, or raise an error that names those that are missing."""
     missing = [name for name in columns if name not in names]
     if missing:
         shown = ", ".join(repr(name) for name in missing[:5]) + (", …" if len(missing) > 5 else "")
@@ -206,7 +206,7 @@ def known_columns(columns: Sequence[str], names: Sequence[str], where: str) -> l
 
 
 def refuse_repeated_names(names: list[str], where: str) -> None:
-    """Raise if two columns have one name."""
+    """Raise an error if two columns have one name."""
     if len(set(names)) == len(names):
         return
     repeated = sorted({name for name in names if names.count(name) > 1})

@@ -1,11 +1,11 @@
-"""Which rows train and which judge: at random within each class, by time, or by group.
+"""Split rows into training and held-out rows and into folds: stratified, by time, or by group.
 
-- At random: each class is dealt out separately, so that the share of positives is the same on both sides.
-- By time: the model learns from the past and is judged on what came later. Rows of one time stay together.
-- By group: all rows of a group (a customer, a machine) are on the same side, with positives and negatives
-  dealt out as evenly as whole groups allow.
+- Stratified: each class is split separately at random, so that both sides have the same share of positives.
+- By time: the model learns from the past and is evaluated on later rows. Rows of one time stay together.
+- By group: all rows of a group, such as a customer, are on the same side. Positives and negatives are split
+  as evenly as whole groups allow.
 
-`read_data` reads a table and splits it: the way from a source to `Data`.
+`read_data` goes all the way from a source to `Data`: read, decide the schema, split, profile, make folds.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from raresight.tables.reader import Batches, TableWarning, open_batches
 from raresight.tables.schema import Schema, learn_schema, summarize_parts
 
 N_FOLDS = 3
-# In the search; the final models take every row. A hundred thousand leave a hundred above a rate of 0.001.
+# Largest number of negatives in the search; final models use every row. At a false-positive rate of 0.001
+# this many give a hundred false positives.
 MOST_NEGATIVES = 100_000
 
 
 @dataclass(frozen=True)
 class Split:
-    """Positions of the rows that train and of those that judge, each in ascending order."""
+    """Positions of the training and of the held-out rows, each in ascending order."""
 
     train: NDArray[np.intp]
     test: NDArray[np.intp]
@@ -49,13 +50,13 @@ class LabelledRows:
 
 @dataclass(frozen=True, eq=False)
 class SearchRows:
-    """The rows among which a search chooses: all positives, and all negatives or a sample of them.
+    """The rows of a search: all positives, and all negatives or a sample of them.
 
     Attributes:
         rows: Their positions among the training rows.
-        weights: The inverse of the share of sampled negatives, so that probabilities stay those of all rows.
+        weights: The inverse of the sampled share of negatives, so that probabilities stay those of all rows.
             None if no row is left out.
-        folds: For cross-validation.
+        folds: The folds for cross-validation.
     """
 
     rows: NDArray[np.intp]
@@ -68,14 +69,14 @@ class Data:
     """A table that is ready for a search: typed columns, labels, held-out rows and folds.
 
     Attributes:
-        schema: What each column means.
-        X, y: The training rows: the coded matrix and the labels.
-        numbers: The training rows' places in the source, from 1 on.
+        schema: The meaning of each column.
+        X, y: Coded matrix and labels of the training rows.
+        numbers: Row numbers of the training rows in the source, from 1 on.
         test: The held-out rows.
-        times, groups: What orders or groups the training rows, if anything does.
+        times, groups: The values that order or group the training rows, if any.
         search: The rows and folds of the search.
-        profile: What a user should know of the table.
-        fingerprint: Tells whether another source holds the same rows.
+        profile: Statistics and warnings.
+        fingerprint: A digest that is equal for sources of equal rows.
     """
 
     schema: Schema
@@ -127,39 +128,41 @@ def read_data(
         >>> data.X.shape, data.test.X.shape, len(data.search.folds)
         ((300, 1), (100, 1), 3)
     """
-    batches, said = _open(source)
-    # Kinds and levels of the columns are read off all rows, so that a word late in a column of numbers or a
-    # new shop is no surprise. No label of a held-out row has a say in them.
+    batches, notes = _open(source)
+    # Kinds and categories are decided on all rows, so that late values cannot break them. Labels of held-out
+    # rows are not used for that.
     named = [name for name in dict.fromkeys([target, time, group]) if name and name in batches.schema.names]
-    marks = Fingerprint(batches.schema)
+    digest = Fingerprint(batches.schema)
     kept: list[Any] = []
-    summary = summarize_parts(_watched(batches, marks, named, kept))
+    summary = summarize_parts(_fingerprinted(batches, digest, named, kept))
     if summary.rows == 0:
         raise ValueError(f"{source} has column names but no rows")
     schema = learn_schema(summary, target, positive=positive, time=time, group=group, drop=drop)
     order = arrow().Table.from_batches(kept)
     y, times, groups = schema.labels(order), schema.times(order), schema.groups(order)
-    fingerprint = marks.hexdigest()
+    fingerprint = digest.hexdigest()
     if test is None:
         split = split_rows(y, test_size=test_size, seed=seed, times=times, groups=groups)
-        X, held = _coded(schema, batches, split)
-        judged = LabelledRows(held, y[split.test])
+        X, held = _code_rows(schema, batches, split)
+        held_out_rows = LabelledRows(held, y[split.test])
         y, numbers = y[split.train], split.train + 1
         times, groups = (None if a is None else a[split.train] for a in (times, groups))
     else:
-        X, _ = _coded(schema, batches, Split(np.arange(len(y)), np.arange(0)))
+        X, _ = _code_rows(schema, batches, Split(np.arange(len(y)), np.arange(0)))
         numbers = np.arange(1, len(y) + 1)
-        judged, more, other = _read_test(schema, test)
-        said, fingerprint = [*said, *more], fingerprint + other
-    _refuse_one_class(judged.y, test)
-    profile = make_profile(summary, schema, X, y, fpr=fpr, max_fpr=max_fpr, test=(judged.X, judged.y))
-    profile = replace(profile, warnings=(*said, *profile.warnings))
+        held_out_rows, more, other = _read_test(schema, test)
+        notes, fingerprint = [*notes, *more], fingerprint + other
+    _refuse_one_class(held_out_rows.y, test)
+    profile = make_profile(
+        summary, schema, X, y, fpr=fpr, max_fpr=max_fpr, test=(held_out_rows.X, held_out_rows.y)
+    )
+    profile = replace(profile, warnings=(*notes, *profile.warnings))
     search = _search_rows(y, times, groups, seed)
-    return Data(schema, X, y, numbers, judged, times, groups, search, profile, fingerprint)
+    return Data(schema, X, y, numbers, held_out_rows, times, groups, search, profile, fingerprint)
 
 
 def _open(source: Any) -> tuple[Batches, list[str]]:
-    """A source to be read in batches, and what its reader had to say."""
+    """Open a source in batches, and collect the warnings of its reader."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TableWarning)
         batches = open_batches(source)
@@ -169,26 +172,26 @@ def _open(source: Any) -> tuple[Batches, list[str]]:
     return batches, [str(one.message) for one in caught if issubclass(one.category, TableWarning)]
 
 
-def _watched(batches: Batches, marks: Fingerprint, names: list[str], kept: list[Any]) -> Iterator[Any]:
-    """The batches, of which the fingerprint is taken and some columns are kept."""
-    # Without rows there is one empty batch, so that the columns are known.
+def _fingerprinted(batches: Batches, digest: Fingerprint, names: list[str], kept: list[Any]) -> Iterator[Any]:
+    """Yield the batches; update the fingerprint and keep some of their columns."""
+    # An empty batch first, so that the columns are known without any row.
     kept.append(arrow().RecordBatch.from_pylist([], schema=batches.schema).select(names))
     yield arrow().RecordBatch.from_pylist([], schema=batches.schema)
     for batch in batches:
-        marks.update(batch)
+        digest.update(batch)
         kept.append(batch.select(names))
         yield batch
 
 
-def _coded(schema: Schema, batches: Batches, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The matrices of the training and of the held-out rows."""
+def _code_rows(schema: Schema, batches: Batches, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Code the training and the held-out rows as two matrices."""
     width = len(schema.feature_names)
     train, held = (np.empty((len(rows), width), schema.dtype) for rows in (split.train, split.test))
     start = 0
     for batch in batches:
         coded = schema.matrix(batch, first_row=start)
         for matrix, rows in ((train, split.train), (held, split.test)):
-            # Positions ascend, so that those of a batch are a slice.
+            # Positions ascend, so that those inside a batch are a slice.
             low, high = np.searchsorted(rows, [start, start + len(coded)])
             matrix[low:high] = coded[rows[low:high] - start]
         start += len(coded)
@@ -196,8 +199,8 @@ def _coded(schema: Schema, batches: Batches, split: Split) -> tuple[NDArray[Any]
 
 
 def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], str]:
-    """The held-out rows of a source of their own, what its reader had to say, and its fingerprint."""
-    batches, said = _open(source)
+    """Read held-out rows from a source of their own; return warnings and its fingerprint, too."""
+    batches, notes = _open(source)
 
     def read(marks: DecimalMarks) -> tuple[LabelledRows, str]:
         digest, coded, labels, rows = Fingerprint(batches.schema), [], [], 0
@@ -212,13 +215,13 @@ def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], st
         return LabelledRows(np.concatenate(coded), np.concatenate(labels)), digest.hexdigest()
 
     held_out, fingerprint = read_with_marks(read)
-    return held_out, said, fingerprint
+    return held_out, notes, fingerprint
 
 
 def _search_rows(
     y: NDArray[np.int8], times: NDArray[Any] | None, groups: NDArray[Any] | None, seed: int
 ) -> SearchRows:
-    """The rows of the search and its folds."""
+    """Choose the rows of the search and its folds."""
     negatives = np.flatnonzero(y == 0)
     weights = None
     if len(negatives) > MOST_NEGATIVES:
@@ -249,15 +252,15 @@ def split_rows(
     times: ArrayLike | None = None,
     groups: ArrayLike | None = None,
 ) -> Split:
-    """Hold back a share of the rows for one final judgement.
+    """Hold out a share of the rows for the final evaluation.
 
     Args:
         y: Labels, 0 or 1.
-        test_size: Share of the rows to hold back, in (0, 1). By time and by group it is met as nearly as
+        test_size: Share of the rows to hold out, in (0, 1). By time and by group it is met as closely as
             equal times and whole groups allow.
         seed: Decides the draw. A split by time does not depend on it.
-        times: If given, the latest rows are held back.
-        groups: If given, whole groups are held back.
+        times: If given, the latest rows are held out.
+        groups: If given, whole groups are held out.
 
     Raises:
         ValueError: If one of the sides would have no positive or no negative row.
@@ -274,12 +277,12 @@ def split_rows(
         raise ValueError(f"test_size must be between 0 and 1, but is {test_size:g}")
     when, who = _checked_order(labels, times, groups)
     if when is not None:
-        return _latest(labels, when, test_size)
+        return _hold_out_latest(labels, when, test_size)
     rng = np.random.default_rng(seed)
     if who is not None:
-        side = _deal_groups(labels, who, (1 - test_size, test_size), rng)
-        split = _by_side(side == 1)
-        lacking = _lacking(labels, split)
+        side = _assign_groups(labels, who, (1 - test_size, test_size), rng)
+        split = _split_of(side == 1)
+        lacking = _class_missing(labels, split)
         if lacking:
             raise ValueError(
                 f"the groups cannot be split so that both sides have both classes: {lacking} "
@@ -295,7 +298,7 @@ def split_rows(
             )
         count = min(max(round(test_size * len(rows)), 1), len(rows) - 1)
         held[rng.permutation(rows)[:count]] = True
-    return _by_side(held)
+    return _split_of(held)
 
 
 def make_folds(
@@ -306,14 +309,13 @@ def make_folds(
     times: ArrayLike | None = None,
     groups: ArrayLike | None = None,
 ) -> list[Split]:
-    """Splits for cross-validation inside the training rows.
+    """Make the splits for cross-validation inside the training rows.
 
-    At random and by group every row is judged once. By time the window expands: the rows are cut into
-    `n_folds` + 1 stretches of about equal length, and each fold learns from all stretches before the one it
-    is judged on.
+    Stratified and by group, every row is evaluated once. By time the window expands: the rows are cut into
+    `n_folds` + 1 periods with about equal numbers of rows. Each fold trains on all periods before its own.
 
-    Each side of each fold has positives and negatives. If `n_folds` folds cannot have them there are fewer,
-    at least two: see the length of the list.
+    Each side of each fold has positives and negatives. Where `n_folds` folds are not possible, the list has
+    fewer, at least two.
 
     Raises:
         ValueError: If not even two folds can be made.
@@ -334,13 +336,13 @@ def make_folds(
     reason = ""
     for count in range(n_folds, 1, -1):
         if when is not None:
-            folds = _expanding(when, count)
+            folds = _expanding_folds(when, count)
         elif who is not None:
-            fold = _deal_groups(labels, who, (1 / count,) * count, np.random.default_rng(seed))
-            folds = [_by_side(fold == number) for number in range(count)]
+            fold = _assign_groups(labels, who, (1 / count,) * count, np.random.default_rng(seed))
+            folds = [_split_of(fold == number) for number in range(count)]
         else:
-            folds = _dealt(labels, count, np.random.default_rng(seed))
-        reasons = [_lacking(labels, split) for split in folds]
+            folds = _stratified_folds(labels, count, np.random.default_rng(seed))
+        reasons = [_class_missing(labels, split) for split in folds]
         if len(folds) == count and not any(reasons):
             return folds
         reason = next((text for text in reasons if text), "too few different times")
@@ -359,7 +361,7 @@ def _checked_labels(y: ArrayLike) -> NDArray[np.int8]:
 def _checked_order(
     labels: NDArray[np.int8], times: ArrayLike | None, groups: ArrayLike | None
 ) -> tuple[NDArray[Any] | None, NDArray[np.intp] | None]:
-    """Times as ranks and groups as numbers from 0, or None."""
+    """Return times as ranks and groups as numbers from 0, or None."""
     if times is not None and groups is not None:
         raise ValueError("rows are split by time or by group, not by both")
     for name, values in (("times", times), ("groups", groups)):
@@ -378,7 +380,7 @@ def _checked_order(
     return None, None
 
 
-def _by_side(held: NDArray[np.bool_]) -> Split:
+def _split_of(held: NDArray[np.bool_]) -> Split:
     return Split(train=np.flatnonzero(~held), test=np.flatnonzero(held))
 
 
@@ -386,8 +388,8 @@ def _class_name(value: int) -> str:
     return "positive" if value else "negative"
 
 
-def _lacking(labels: NDArray[np.int8], split: Split) -> str:
-    """What a split lacks, in words; empty if both sides have both classes."""
+def _class_missing(labels: NDArray[np.int8], split: Split) -> str:
+    """Say which side of a split has no row of a class; empty if both sides have both classes."""
     for side, rows in (("training", split.train), ("test", split.test)):
         for value in (1, 0):
             if not (labels[rows] == value).any():
@@ -395,13 +397,13 @@ def _lacking(labels: NDArray[np.int8], split: Split) -> str:
     return ""
 
 
-def _latest(labels: NDArray[np.int8], when: NDArray[Any], test_size: float) -> Split:
+def _hold_out_latest(labels: NDArray[np.int8], when: NDArray[Any], test_size: float) -> Split:
     if when.max(initial=0) == 0:
         raise ValueError("all rows have the same time; they cannot be split into past and future")
-    # `later[t]`: how many rows are of time t or later. The cut whose number is nearest to the one asked.
+    # `later[t - 1]` rows are of time t or later. The cut closest to the wanted number of rows is taken.
     later = np.cumsum(np.bincount(when)[::-1])[::-1][1:]
     cut = 1 + int(np.argmin(np.abs(later - test_size * len(when))))
-    split = _by_side(when >= cut)
+    split = _split_of(when >= cut)
     for side, rows in (("test rows, the latest", split.test), ("training rows, the earliest", split.train)):
         for value in (1, 0):
             if not (labels[rows] == value).any():
@@ -412,8 +414,8 @@ def _latest(labels: NDArray[np.int8], when: NDArray[Any], test_size: float) -> S
     return split
 
 
-def _expanding(when: NDArray[Any], n_folds: int) -> list[Split]:
-    """Cut after each (i/(n_folds + 1)) of the rows, moved to the nearest border between two times."""
+def _expanding_folds(when: NDArray[Any], n_folds: int) -> list[Split]:
+    """Cut after i/(n_folds + 1) of the rows, at the nearest border between two times."""
     earlier = np.concatenate([[0], np.cumsum(np.bincount(when))])
     wanted = np.arange(1, n_folds + 1) / (n_folds + 1) * len(when)
     cuts = [int(np.argmin(np.abs(earlier - place))) for place in wanted]
@@ -429,24 +431,24 @@ def _expanding(when: NDArray[Any], n_folds: int) -> list[Split]:
     return folds
 
 
-def _dealt(labels: NDArray[np.int8], n_folds: int, rng: np.random.Generator) -> list[Split]:
+def _stratified_folds(labels: NDArray[np.int8], n_folds: int, rng: np.random.Generator) -> list[Split]:
     fold = np.empty(len(labels), dtype=np.intp)
     dealt = 0
     for value in (1, 0):
         rows = rng.permutation(np.flatnonzero(labels == value))
-        # The second class goes on where the first stopped, which keeps the folds of one size.
+        # The second class continues at the fold after the last one used, which keeps folds equal in size.
         fold[rows] = (dealt + np.arange(len(rows))) % n_folds
         dealt += len(rows)
-    return [_by_side(fold == number) for number in range(n_folds)]
+    return [_split_of(fold == number) for number in range(n_folds)]
 
 
-def _deal_groups(
+def _assign_groups(
     labels: NDArray[np.int8], groups: NDArray[np.intp], shares: Sequence[float], rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """A part for each row, all rows of a group in one part.
+    """Assign a part to each row, so that all rows of a group are in one part.
 
-    Groups go, largest first, to the part that lacks most, relative to its share: groups with positives by
-    their positives, then those without by their rows, which evens out the negatives as well.
+    The largest groups come first; each goes to the part that is emptiest relative to its share. Groups with
+    positives are balanced by positives. Then groups without are balanced by rows, which evens out negatives.
     """
     positives = np.bincount(groups, weights=labels).astype(np.intp)
     rows = np.bincount(groups)

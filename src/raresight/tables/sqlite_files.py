@@ -23,8 +23,8 @@ _ROWS = 65_536
 class SqliteTable:
     """A table or view of a SQLite database as Arrow batches.
 
-    Integers, reals, texts and blobs keep their types. A column of integers and reals has reals; any other
-    mixture becomes text.
+    Integers, reals, texts and blobs keep their types. Integers and reals in one column become reals; any
+    other mixture becomes text.
 
     Args:
         part: The database, and the name of the table. No name is needed if there is only one table.
@@ -32,7 +32,8 @@ class SqliteTable:
 
     Attributes:
         schema: The Arrow schema of the batches.
-        total_bytes: The size of the database; `bytes_read`: the share that belongs to the rows read so far.
+        total_bytes: The size of the database.
+        bytes_read: The share of it that corresponds to the rows read so far.
 
     Raises:
         ValueError: If the file is damaged, encrypted or locked, or if the table is not there.

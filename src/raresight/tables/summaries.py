@@ -1,10 +1,9 @@
-"""Summaries of columns that merge: what is needed to decide what a column means, from parts of any size.
+"""Summarize columns part by part; merged summaries are enough to decide what a column means.
 
-The summary of a table is the merged summaries of its parts, wherever it was cut, as long as the parts are
-merged in the order of the rows. A summary of text keeps each different text with its count. Where more than
-32,768 of the texts are different numbers, these are folded: their statistics stay, and one text of each way
-to write a number stands for all that are written alike. This keeps summaries of long columns of numbers
-small. The rule depends on the texts alone, not on the parts.
+The merged summaries of the parts equal the summary of the whole, if they are merged in the order of the rows.
+A summary of text keeps each distinct text with its count. More than 32,768 distinct numbers in text are
+folded: their statistics stay, and one example represents all numbers of the same notation. This keeps
+summaries of long columns of numbers small. The rule depends on the texts alone, not on the parts.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SummaryKind = Literal["text", "category", "number", "boolean", "moment", "time o
 
 MOST_NUMBERS = 32_768
 MOST_COUNTED = 64
-# Numbers that float32 cannot tell apart are counted among so many of its values.
+# Number of float32 values that are sampled to count different numbers that become equal in float32.
 _ROUNDED = 4096
 _EXACT_FLOAT32 = 2**24
 
@@ -37,16 +36,16 @@ class NumberSummary:
     """Statistics of numbers in the order of their rows. NaN counts as missing and is left out.
 
     Attributes:
-        count: How many numbers there are, infinite ones included.
-        infinite: How many are infinite.
-        minimum, maximum: Of the finite ones.
+        count: Number of numbers, infinite ones included.
+        infinite: Number of infinite ones.
+        minimum, maximum: Extremes of the finite ones.
         integer: Whether all are whole numbers by type or text, not by value.
-        first, last: In the order of the rows.
+        first, last: The first and the last number in the order of the rows.
         increasing, decreasing: Whether each is larger, or smaller, than the one before it.
-        few: Each different number with its count, or None if there are more than 64.
+        few: Each distinct number with its count, or None if there are more than 64.
         inexact: Whether a whole number is not exact in float32.
         rounded: Numbers beyond 2**24, at most two for each of a sample of float32 values.
-        kept: All numbers, if asked for; else None.
+        kept: All numbers, where they are needed; else None.
     """
 
     count: int = 0
@@ -65,18 +64,18 @@ class NumberSummary:
 
     @property
     def all_different(self) -> bool:
-        """Whether no number is there twice. Known only if all are kept."""
+        """Whether all numbers are distinct; known only if all are kept."""
         return self.kept is not None and len(np.unique(self.kept)) == len(self.kept)
 
     @property
     def needs_float64(self) -> bool:
-        """Whether float32 loses what matters: whole numbers, or the difference of more than 1 %."""
+        """Whether float32 rounds a whole number, or makes more than 1 % of large numbers equal to others."""
         largest = max(abs(float(self.maximum)), abs(float(self.minimum))) if self.count > self.infinite else 0
         if largest > float(np.finfo(np.float32).max) or self.inexact:
             return True
         if self.rounded is None or len(self.rounded) == 0:
             return False
-        # Fractions are rounded in any case. That matters where different ones become the same.
+        # Rounding a fraction does no harm unless it becomes equal to another one.
         return len(np.unique(self.rounded.astype(np.float32))) < 0.99 * len(self.rounded)
 
 
@@ -84,12 +83,12 @@ NO_NUMBERS = NumberSummary(few={})
 
 
 def summarize_numbers(numbers: NDArray[Any], *, integer: bool, keep: bool = False) -> NumberSummary:
-    """Statistics of an array of numbers."""
+    """Summarize an array of numbers."""
     present = numbers[~np.isnan(numbers)] if numbers.dtype.kind == "f" else numbers
     if len(present) == 0:
         return replace(NO_NUMBERS, kept=present if keep else None)
     finite = present[np.isfinite(present)] if present.dtype.kind == "f" else present
-    # Comparisons, not differences: those of unsigned numbers wrap around.
+    # Compared rather than subtracted, because differences of unsigned numbers wrap around.
     later, earlier = present[1:], present[:-1]
     inexact, rounded = False, None
     if len(finite) and max(abs(float(finite.max())), abs(float(finite.min()))) > _EXACT_FLOAT32:
@@ -112,7 +111,7 @@ def summarize_numbers(numbers: NDArray[Any], *, integer: bool, keep: bool = Fals
 
 
 def merge_numbers(left: NumberSummary, right: NumberSummary) -> NumberSummary:
-    """The statistics of the rows of both, those of `left` first."""
+    """Merge the statistics of two parts, the rows of `left` first."""
     if left.count == 0 or right.count == 0:
         return left if right.count == 0 else right
     few = None
@@ -144,7 +143,7 @@ def merge_numbers(left: NumberSummary, right: NumberSummary) -> NumberSummary:
 
 
 def _few(present: NDArray[Any]) -> Mapping[float | int, int] | None:
-    # A look at the first numbers spares most columns the sorting.
+    # The first numbers of most columns are enough to know, without sorting all.
     if len(np.unique(present[:256])) > MOST_COUNTED:
         return None
     values, counts = np.unique(present, return_counts=True)
@@ -154,7 +153,7 @@ def _few(present: NDArray[Any]) -> Mapping[float | int, int] | None:
 
 
 def _beyond_float32(finite: NDArray[Any]) -> tuple[bool, NDArray[np.float64] | None]:
-    """Whether a whole number is rounded in float32, and if none is, a sample of those that are large."""
+    """Tell whether a whole number is rounded in float32; if none is, return a sample of the large numbers."""
     large = finite[np.abs(finite.astype(np.float64)) > _EXACT_FLOAT32].astype(np.float64)
     with np.errstate(over="ignore"):
         rounded = large.astype(np.float32)
@@ -164,14 +163,14 @@ def _beyond_float32(finite: NDArray[Any]) -> tuple[bool, NDArray[np.float64] | N
 
 
 def _sample(large: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The numbers, at most two of each float32 value, of the 4096 such values with the smallest hashes.
+    """Sample numbers: at most two for each of the 4096 float32 values with the smallest hashes.
 
-    The values are chosen by a hash of their own, so that parts choose the same ones as the whole.
+    Values are chosen by their own hash, so that parts choose the same ones as the whole.
     """
     large = np.unique(large)
     with np.errstate(over="ignore"):
         rounded = large.astype(np.float32)
-    # Sorted numbers round to sorted ones: a third one of a value follows two others.
+    # Sorted numbers stay sorted when rounded, so a third number of a value follows two others.
     third = np.zeros(len(large), dtype=bool)
     third[2:] = rounded[2:] == rounded[:-2]
     large, rounded = large[~third], rounded[~third]
@@ -185,13 +184,12 @@ def _sample(large: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Different texts with their counts, in the order in which they first appear.
+    """Distinct texts with their counts, in the order in which they first occur.
 
     Attributes:
-        values: Arrow text.
-        counts: How often each is there.
-        folded: For each way to write a number the first such text and how many there are, if numbers are
-            folded; they are not among `values` then. Else None.
+        values: Arrow text, without folded numbers.
+        counts: How often each text occurs.
+        folded: The first text and the count of each notation, if numbers are folded; else None.
     """
 
     values: Any
@@ -200,7 +198,7 @@ class Texts:
 
     @cached_property
     def examples(self) -> tuple[Any, NDArray[np.int64]]:
-        """All texts with their counts, where one folded number stands for all that are written alike."""
+        """All texts with their counts; folded numbers are represented by one text per notation."""
         if not self.folded:
             return self.values, self.counts
         pa = arrow()
@@ -210,7 +208,7 @@ class Texts:
 
 
 def _count_texts(values: Any, weights: NDArray[np.int64] | None = None) -> tuple[Any, NDArray[np.int64]]:
-    """The different texts of an array without missing ones, in order, and the sum of their weights."""
+    """Count the distinct texts of an array without missing ones, in order; weights are summed."""
     pa = arrow()
     if weights is None:
         counted = values.value_counts()
@@ -222,7 +220,7 @@ def _count_texts(values: Any, weights: NDArray[np.int64] | None = None) -> tuple
 
 
 def _summarize_texts(values: Any, numbers: Any, fold: bool) -> Texts:
-    """Texts without missing ones and their numbers, missing where they are none."""
+    """Summarize texts without missing ones; `numbers` are their values, missing where a text is none."""
     if not fold:
         return _folded_if_many(Texts(*_count_texts(values)))
     keep, folded = _fold(values, numbers, None)
@@ -244,7 +242,7 @@ def _force_fold(texts: Texts) -> Texts:
 
 
 def merge_texts(left: Texts, right: Texts) -> Texts:
-    """The texts of both, those of `left` first."""
+    """Merge the texts of two parts, those of `left` first."""
     folded: dict[int, tuple[str, int]] | None = None
     if left.folded is not None or right.folded is not None:
         left, right = _force_fold(left), _force_fold(right)
@@ -260,17 +258,17 @@ def merge_texts(left: Texts, right: Texts) -> Texts:
 def _fold(
     values: Any, numbers: Any, counts: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.bool_], dict[int, tuple[str, int]]]:
-    """Where texts are not folded, and those that are by the way they are written."""
+    """Mark the texts that are not folded, and collect the others by notation."""
     keep = ~(np.isfinite(numbers_from(numbers)) & mask_of(numbers.is_valid()))
     rows = np.flatnonzero(~keep)
     chosen = values if len(rows) == len(values) else values.filter(arrow().array(~keep))
     ways = _ways_to_write(chosen, numbers_from(numbers)[rows])
-    # A code must not be lost.
+    # Codes such as 007 must stay: they decide that the column is categorical.
     keep[rows[ways == _CODE]] = True
     weights = None if counts is None else counts[rows]
     totals = np.bincount(ways, weights=weights, minlength=_CODE + 1)[:_CODE]
     first = np.full(_CODE + 1, len(ways))
-    # Of several assignments to one place the last one stays: here the one to the first text.
+    # NumPy keeps the last of several assignments to one place. In reversed order that is the first text.
     first[ways[::-1]] = np.arange(len(ways))[::-1]
     found = np.flatnonzero(totals)
     return keep, {
@@ -284,9 +282,9 @@ _CODE = 1 << _WAYS
 
 
 def _ways_to_write(values: Any, numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """A number below 1024 for the way each text writes its finite number; 1024 for codes such as 007.
+    """Number the notation of each finite number from 0 to 1023; 1024 is a code such as 007.
 
-    Two texts with the same one are numbers of the same formats (see `NumberFormat`), and of no others.
+    Texts of the same notation fit the same number formats (see `NumberFormat`).
     """
     if len(values) == 0:
         return np.zeros(0, np.int64)
@@ -297,8 +295,8 @@ def _ways_to_write(values: Any, numbers: NDArray[Any]) -> NDArray[np.int64]:
     negative = first == ord("-")
     signed = (first == ord("+")) | negative
     starts = starts + signed
-    # A number has one point and one exponent at most. On bytes this is several times as fast as by regular
-    # expressions, and columns of numbers are most of most tables.
+    # A number has at most one point and one exponent. Searching bytes is several times as fast as regular
+    # expressions, and most columns of most tables are numbers.
     place, has_exponent = ends.copy(), np.zeros(len(ends), bool)
     points = np.flatnonzero(data == ord("."))
     place[np.searchsorted(ends, points, side="right")] = points
@@ -328,7 +326,7 @@ def _ways_to_write(values: Any, numbers: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _bytes_of(values: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """The bytes of texts, and where each begins and ends."""
+    """Return the bytes of texts, and where each text begins and ends."""
     pa = arrow()
     texts = values.cast(pa.large_string())
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
@@ -338,16 +336,16 @@ def _bytes_of(values: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArra
 
 @dataclass(frozen=True, eq=False)
 class ColumnSummary:
-    """What was seen of a column.
+    """The summary of a column.
 
     Attributes:
-        name: As in the table.
-        kind: What its type is; what it means is decided later.
+        name: The name in the table.
+        kind: The kind of its type; what it means is decided later.
         type: The name of its Arrow type.
-        rows: How many it has; `missing`: how many have no value.
-        numbers: Of a column of numbers, or of the texts that are numbers.
-        texts: Of a column of text or of categories.
-        moments: Different moments in microseconds, sorted.
+        rows, missing: Number of rows, and of those without a value.
+        numbers: Statistics of numbers, or of the texts that are numbers.
+        texts: The texts of a column of text or of categories.
+        moments: Distinct moments in microseconds, sorted.
     """
 
     name: str
@@ -360,13 +358,13 @@ class ColumnSummary:
     moments: NDArray[np.int64] | None = None
 
     def merge(self, other: ColumnSummary) -> ColumnSummary:
-        """The summary of the rows of both, with those of `other` last.
+        """Merge the summaries of two parts, the rows of `other` last.
 
         Raises:
             ValueError: If the columns have different names or types.
         """
         if self.kind == "nothing" or other.kind == "nothing":
-            # A part without values has a type of its own.
+            # A part without values may have another type.
             kind = other if self.kind == "nothing" else self
             rows, missing = self.rows + other.rows, self.missing + other.missing
             return replace(kind, rows=rows, missing=missing)
@@ -397,8 +395,8 @@ def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool =
     Args:
         name: Its name.
         values: An Arrow array.
-        keep: Whether to keep all numbers, to tell whether all are different.
-        fold: Whether numbers in text are folded at once, since an earlier part of the column is.
+        keep: Whether to keep all numbers, to know whether all are distinct.
+        fold: Whether to fold numbers in text at once, because those of an earlier part are folded.
 
     Example:
         >>> import pyarrow as pa
@@ -438,7 +436,7 @@ def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool =
 
 
 def _numbers_of_text(present: Any, floats: Any, keep: bool) -> NumberSummary:
-    """Statistics of texts that are numbers; as whole numbers where all of them are written so."""
+    """Summarize the texts that are numbers, as whole numbers if all of them are written so."""
     written = present if floats.null_count == 0 else present.filter(floats.is_valid())
     whole = _as_integers(written)
     if whole is not None:
@@ -449,7 +447,7 @@ def _numbers_of_text(present: Any, floats: Any, keep: bool) -> NumberSummary:
 def _as_integers(written: Any) -> Any:
     pa = arrow()
     try:
-        # Arrow writes an error for each value that fails, which is slow: a few values first.
+        # A failing cast is slow, because Arrow writes an error for each value. A few values are tried first.
         written.slice(0, 16).cast(pa.int64())
         return written.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -458,7 +456,7 @@ def _as_integers(written: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class TableSummary:
-    """What was seen of the columns of a table."""
+    """The summaries of the columns of a table."""
 
     columns: tuple[ColumnSummary, ...]
 
@@ -469,15 +467,15 @@ class TableSummary:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return self.columns[0].rows if self.columns else 0
 
     def column(self, name: str) -> ColumnSummary:
-        """The summary of the column with this name."""
+        """Return the summary of the column with this name."""
         return next(column for column in self.columns if column.name == name)
 
     def merge(self, other: TableSummary) -> TableSummary:
-        """The summary of the rows of both tables, with those of `other` last."""
+        """Merge the summaries of two parts of a table, the rows of `other` last."""
         if self.names != other.names:
             raise ValueError(f"the parts of a table differ in their columns: {self.names}, {other.names}")
         return TableSummary(tuple(a.merge(b) for a, b in zip(self.columns, other.columns, strict=True)))
@@ -488,7 +486,7 @@ def summarize(parts: Any, *, keep: Any = lambda name: False) -> TableSummary:
 
     Args:
         parts: An Arrow table, or an iterable of tables or record batches, such as `Batches`.
-        keep: Tells by its name whether all numbers of a column are kept.
+        keep: Decides by the name of a column whether to keep all of its numbers.
     """
     if hasattr(parts, "schema") and hasattr(parts, "num_rows"):
         parts = [parts]

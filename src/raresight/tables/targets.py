@@ -1,4 +1,4 @@
-"""The column to predict: which two values it has, and which of them is the positive one."""
+"""Decide the two values of the target column, and which of them is the positive one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from raresight.tables.text_values import FALSE, NO_VALUE, TRUE, is_text, numbers
 
 TargetKind = Literal["boolean", "number", "text"]
 
-# Pairs whose positive value needs no question, in small letters.
+# Pairs of values whose positive one is obvious, in small letters.
 _PAIRS = (
     ("no", "yes"),
     ("n", "y"),
@@ -51,7 +51,7 @@ _PAIRS = (
 
 @dataclass(frozen=True)
 class Target:
-    """The two values as text, their kind, and a word on how the positive one was chosen."""
+    """The two values as text, their kind, and a note on how the positive one was chosen."""
 
     negative: str
     positive: str
@@ -114,7 +114,7 @@ def learn_target(summary: ColumnSummary, positive: Any = None) -> Target:
 
 
 def _meant(counts: dict[str, int], name: str) -> tuple[dict[str, int], TargetKind]:
-    """Counts of texts as counts of numbers or truth values, if all texts are such.
+    """Turn counts of texts into counts of numbers or truth values, if all texts are such.
 
     Labels with leading zeros are codes, such as 01 and 02, and stay text.
     """
@@ -141,7 +141,7 @@ def _meant(counts: dict[str, int], name: str) -> tuple[dict[str, int], TargetKin
 
 
 def labels_of(values: Any, name: str, target: Target, first_row: int = 0) -> NDArray[np.int8]:
-    """1 for the positive value, 0 for the negative one.
+    """Return labels: 1 for the positive value, 0 for the negative one.
 
     Raises:
         ValueError: If a value is missing or neither of the two, naming it and its row.
@@ -209,7 +209,7 @@ def _as_numbers(array: Any, kind: TargetKind) -> NDArray[Any]:
 
 
 def _text(value: Any) -> str:
-    """A target value as text: 1 for 1 and 1.0, True for a truth value, text as it is."""
+    """Write a target value as text: 1 for 1 and 1.0, True for a truth value, text as it is."""
     if isinstance(value, bool | str):
         return str(value)
     number = float(value)
@@ -219,7 +219,7 @@ def _text(value: Any) -> str:
 
 
 def _number(text: str) -> float:
-    """The number of a value of a target of truth values or numbers."""
+    """Return the number of a target value that is a truth value or a number."""
     return float(text.strip().lower() == "true") if text.strip() in (*TRUE, *FALSE) else float(text)
 
 

@@ -46,7 +46,7 @@ _ZONE = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
 
 
 def is_text(type_: Any) -> bool:
-    """Whether an Arrow type holds text."""
+    """Tell whether an Arrow type holds text."""
     types = arrow().types
     return bool(types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_))
 
@@ -79,7 +79,7 @@ def kind_of_text(values: Any) -> TextKind:
 
 
 def truths(values: Any) -> Any:
-    """Text as truth values: the usual spellings of true and false, anything else missing."""
+    """Read text as truth values: the usual spellings of true and false; anything else is missing."""
     pa, pc = arrow(), compute()
     text = pc.utf8_trim_whitespace(whole(values))
     yes = pc.is_in(text, value_set=pa.array(TRUE, text.type))
@@ -103,7 +103,7 @@ def text_of_mixed(value: Any) -> str | None:
 
 
 def numbers_in_text(values: Any) -> Any:
-    """Text as float64: what is no number becomes missing.
+    """Read text as float64; what is no number becomes missing.
 
     Example:
         >>> import pyarrow as pa
@@ -120,7 +120,7 @@ def numbers_in_text(values: Any) -> Any:
 
 
 def moments_in_text(values: Any) -> Any:
-    """ISO dates with or without time of day as microseconds since 1970 in UTC (int64); others missing.
+    """Read ISO dates, with or without time of day, as microseconds since 1970 in UTC (int64); else missing.
 
     Example:
         >>> import pyarrow as pa
@@ -146,7 +146,7 @@ def _moments(text: Any, zone: str | None) -> Any:
     type_ = pa.timestamp("us", zone)
     moments = _cast(text, type_)
     if moments is None:
-        # Some are no day of any calendar, such as 2020-13-01: only then one by one, each text once.
+        # Some are no valid date, such as 2020-13-01. Only then are distinct texts converted one by one.
         coded = text.dictionary_encode()
         each = [_cast(coded.dictionary.slice(row, 1), type_) for row in range(len(coded.dictionary))]
         known = pa.concat_arrays([pa.nulls(1, type_) if one is None else one for one in each])
@@ -155,10 +155,10 @@ def _moments(text: Any, zone: str | None) -> Any:
 
 
 def _cast(values: Any, type_: Any) -> Any:
-    """The values as another type, or None if one cannot be."""
+    """Cast values to another type; None if one of them cannot be cast."""
     pa = arrow()
     try:
-        # Arrow writes an error for each value that fails, which is slow: a few values first.
+        # A failing cast is slow, because Arrow writes an error for each value. A few values are tried first.
         values.slice(0, 16).cast(type_)
         return values.cast(type_)
     except pa.ArrowInvalid:

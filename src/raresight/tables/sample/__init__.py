@@ -9,7 +9,7 @@ __all__ = ["load_sample", "sample_path"]
 
 
 def sample_path() -> Path:
-    """Where the bundled Parquet file lies.
+    """Return the path of the bundled Parquet file.
 
     Example:
         >>> sample_path().name
@@ -19,7 +19,7 @@ def sample_path() -> Path:
 
 
 def load_sample() -> Any:
-    """49,200 card payments of September 2013, 492 of them frauds, as a `pyarrow.Table`.
+    """Load 49,200 card payments of September 2013, 492 of them frauds, as a `pyarrow.Table`.
 
     Columns: `Time` in seconds, the principal components `V1` to `V28`, `Amount` in euros, and `Class`, 1 for
     a fraud. Collected by Worldline and the Machine Learning Group of ULB; Database Contents License v1.0.
