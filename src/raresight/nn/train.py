@@ -132,6 +132,7 @@ def train(
         place = None
         if folder is not None:
             held.enter_context(hold_folder(Path(folder), "training"))
+            # Before rows and weights move: on another device the same call has the same identity.
             place = TrainingFolder(Path(folder), _identity(replicas, rows, judged, recipe, keep))
         replicas.to(replicas.device if device is None else device, recipe.dtype)
         rows = rows.to(replicas.device, recipe.dtype)

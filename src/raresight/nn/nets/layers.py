@@ -108,6 +108,7 @@ class ReplicaNet(nn.Module, ABC):
         The draws are float64 on the CPU, so that they depend neither on the device nor on the precision.
         """
         for k, seed in enumerate(self.seeds):
+            # One generator per replica: its draws depend neither on K nor on the other seeds.
             generator = torch.Generator().manual_seed(seed)
             for layer in self.modules():
                 if isinstance(layer, ReplicaLayer):
@@ -253,6 +254,7 @@ class BatchNorm(ReplicaLayer):
             mean, variance = self.running_mean.view(feature_shape), self.running_var.view(feature_shape)
             return self._scaled(_widened(x) - mean, variance, feature_shape).to(x.dtype)
         centred, mean, variance = _moments(x, batch_axes)
+        # The batch is normalised by its biased variance, the running one is unbiased, as in torch.
         count = x.numel() // mean.numel()
         self._record(mean.view_as(self.bias), variance.view_as(self.bias) * (count / (count - 1)))
         return self._scaled(centred, variance, feature_shape).to(x.dtype)
