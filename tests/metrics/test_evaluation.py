@@ -33,10 +33,10 @@ def test_agrees_with_the_single_metrics(rows):
     assert result.calibration["log_calibration_error"] == metrics.calibration_error(y, p, scale="log")
     assert result.calibration["mean_probability"] == pytest.approx(p.mean())
     assert (result.rows, result.positives) == (30_100, 100)
-    alarm = z >= result.threshold
-    assert result.alerts == alarm.sum()
-    assert result.precision == y[alarm].mean()
-    assert alarm[y == 1].mean() == result["recall_at_fpr"].estimate
+    is_alert = z >= result.threshold
+    assert result.alerts == is_alert.sum()
+    assert result.precision == y[is_alert].mean()
+    assert is_alert[y == 1].mean() == result["recall_at_fpr"].estimate
 
 
 def test_prints_and_turns_into_json(rows):
@@ -71,7 +71,7 @@ def test_weights():
     assert result.prior == pytest.approx(repeated.prior)
 
 
-def test_no_alarm_at_all():
+def test_no_alert_at_all():
     result = metrics.evaluate([0] * 20 + [1], [1.0] * 21)
     assert result.alerts == 0
     assert np.isnan(result.precision)

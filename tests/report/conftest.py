@@ -41,7 +41,7 @@ def shared(browser, report):
 @pytest.fixture
 def page(shared):
     """The shared page with the explorer as it was at the start."""
-    for field in ("capacity", "miss-cost", "alarm-cost"):
+    for field in ("capacity", "miss-cost", "alert-cost"):
         shared.fill(field, "")
     shared.fill("volume", "100000")
     if shared.page.locator("#reset-prior").is_visible():

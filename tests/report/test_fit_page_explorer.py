@@ -126,22 +126,22 @@ def test_budget_says_by_how_much_it_is_over_the_capacity(page, rows):
     assert float(note.split()[0].replace(",", "")) == pytest.approx(over, rel=5e-3)
 
 
-@pytest.mark.parametrize(("miss", "alarm"), [(500, 5), (1, 1), (10_000, 1), (1, 10_000), (1, 0)])
-def test_cheapest_threshold(page, rows, miss, alarm):
+@pytest.mark.parametrize(("miss", "false_alert"), [(500, 5), (1, 1), (10_000, 1), (1, 10_000), (1, 0)])
+def test_cheapest_threshold(page, rows, miss, false_alert):
     y, log_odds = rows
     assert page.page.is_disabled("#cheapest")
     page.fill("miss-cost", str(miss))
-    page.fill("alarm-cost", str(alarm))
+    page.fill("alert-cost", str(false_alert))
     page.page.click("#cheapest")
     order = np.argsort(-log_odds, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(log_odds[order])), len(y) - 1)
     true = np.append(0, np.cumsum(y[order])[ends])
     false = np.append(0, np.cumsum(1 - y[order])[ends])
-    cost = (miss * (y.sum() - true) + alarm * false) / len(y) * 1e5
+    cost = (miss * (y.sum() - true) + false_alert * false) / len(y) * 1e5
     alert = log_odds >= page.chosen()
-    own = (miss * np.sum(y[~alert]) + alarm * np.sum(1 - y[alert])) / len(y) * 1e5
+    own = (miss * np.sum(y[~alert]) + false_alert * np.sum(1 - y[alert])) / len(y) * 1e5
     assert own == pytest.approx(cost.min())
-    if alarm == 0:
+    if false_alert == 0:
         # Among equal costs the fewest alerts.
         assert alert.sum() == (true + false)[np.argmin(cost)]
     assert page.number("out-cost") == pytest.approx(cost.min(), rel=5e-3)
@@ -245,16 +245,16 @@ def operating_points(page, cases):
 def test_costs_and_volumes_are_read_as_they_are_written(page, text, number):
     assert page.page.evaluate("text => explorer.readNumber(text)", text) == number
     page.fill("miss-cost", "500")
-    page.fill("alarm-cost", text)
+    page.fill("alert-cost", text)
     dots = page.text("out-cost")
-    page.fill("alarm-cost", repr(number))
+    page.fill("alert-cost", repr(number))
     assert page.text("out-cost") == dots
 
 
 @pytest.mark.parametrize("text", ["1,23,4", "1.23.4", "five", "--2", "2,5,"])
 def test_a_number_that_cannot_be_read_is_marked(page, text):
-    page.fill("alarm-cost", text)
-    assert page.page.get_attribute("#alarm-cost", "aria-invalid") == "true"
+    page.fill("alert-cost", text)
+    assert page.page.get_attribute("#alert-cost", "aria-invalid") == "true"
 
 
 def test_the_interval_at_a_capacity_is_of_the_positives_that_it_finds(page):

@@ -20,7 +20,7 @@ def rows():
 
 
 @pytest.mark.parametrize("most", [10, 100, 1_000, 5_000, 100_000])
-def test_every_point_of_the_curve_counts_its_alarms(rows, most):
+def test_every_point_of_the_curve_counts_its_alerts(rows, most):
     y, score = rows
     curve = curve_of(y, score, most_points=most)
     assert len(curve) <= max(most, 10)

@@ -1,4 +1,4 @@
-"""What `raresight analyze` reads and shows: losses, scores, a table, and an interactive page in one file."""
+"""Input and output of `raresight analyze`: losses, scores, a table, and an interactive page in one file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ROWS = (
 
 
 def analysis_table(analyses: Sequence[LossAnalysis], experiment: str) -> RenderableType:
-    """A column a loss, and a sentence for each underneath."""
+    """Return a table with one column per loss, and a verdict per loss below it."""
     title = f"Prior {analyses[0].prior:g}; information on {experiment}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("", no_wrap=True)
@@ -63,7 +63,7 @@ def shown(value: object) -> str:
 def write_analysis_page(
     losses: Sequence[Loss], analyses: Sequence[LossAnalysis], experiment: Experiment, what: str, path: Path
 ) -> Path:
-    """Loss, gradient, link, centred f and information against the prior, as curves to hover and zoom."""
+    """Write a page of interactive curves: loss, gradient, link, centred f, and information by prior."""
     graphs, plots, offline = _plotly()
     figure = plots.make_subplots(
         rows=3,
@@ -166,7 +166,7 @@ def _plotly() -> tuple[Any, Any, Any]:
 
 
 def find_loss(text: str) -> Loss:
-    """A loss from its text, or `module:name` of a Loss or of a function fn(z, y) of torch tensors."""
+    """Return the loss of a text, or of `module:name` for a Loss or a function fn(z, y) of torch tensors."""
     if ":" not in text:
         return parse(text)
     module_name, _, name = text.partition(":")
@@ -185,7 +185,7 @@ def find_loss(text: str) -> Loss:
             return from_callable(found, name=name)
         except ImportError:
             raise
-        except Exception as error:  # whatever a user's function may raise
+        except Exception as error:  # a user's function may raise anything
             raise ValueError(
                 f"{text!r} failed on a tensor of scores: {type(error).__name__}: {error}"
             ) from error
@@ -193,13 +193,13 @@ def find_loss(text: str) -> Loss:
 
 
 def read_scores(path: Path, target: str, score: str) -> EmpiricalExperiment:
-    """Labels and held-out scores from a CSV file with a header."""
+    """Read labels and held-out scores from a CSV file with a header."""
     try:
         return _read_scores(path, target, score)
     except UnicodeDecodeError:
         raise ValueError(
-            f"{path} is no text in UTF-8: scores are read from a CSV file with a header, such as raresight "
-            "score writes where the name after --out ends in .csv"
+            f"{path} is not text in UTF-8. Scores are read from a CSV file with a header, such as `raresight "
+            "score ... --out scores.csv` writes."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What every picture shares: colours, the kinds of file, and matplotlib where it is installed."""
+"""Colours, file kinds and the optional import of matplotlib, for all pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#5
 
 
 def figure_class() -> Any:
-    """matplotlib's Figure, or an error that names the extra to install."""
+    """Return matplotlib's Figure, or raise an error that names the extra to install."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -23,7 +23,7 @@ def figure_class() -> Any:
 
 
 def picture_path(path: Path | str) -> Path:
-    """The path of a picture to write, its folder made; an ending that cannot be drawn is an error."""
+    """Return the path of a picture to write and create its folder; refuse other endings."""
     target = Path(path)
     if target.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"cannot draw to {target}: the file must end in .png, .svg or .pdf")

@@ -58,7 +58,7 @@ class FitContent:
         distribution: Histogram of the log-odds by class.
         loss_map: Partial AUC over (alpha, C).
         importance: Pairs of feature and share, largest first.
-        information: What each loss sees in the held-out scores.
+        information: Statistical information of each loss in the held-out scores.
     """
 
     outcome: Outcome
@@ -92,7 +92,7 @@ def _loss_map(board: Sequence[Trial]) -> tuple[MapPoint, ...]:
     best: dict[tuple[str, float, float], float] = {}
     for trial in board:
         parameters = parse(trial.candidate.loss).parameters() if trial.partial_auc is not None else {}
-        # The losses that lie in the plane of these two parameters, whatever they are called.
+        # Losses with these two parameters and no other lie on the map, under any name.
         if trial.partial_auc is None or "alpha" not in parameters or not set(parameters) <= {"alpha", "C"}:
             continue
         place = (trial.candidate.family, float(parameters["alpha"]), float(parameters.get("C", 0.0)))

@@ -30,16 +30,16 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Alarms at each threshold, from the one above every score down; an alarm is a score >= threshold.
+    """Alerts at each threshold, from above every score down; an alert is a score >= threshold.
 
     Attributes:
-        thresholds: Falling; the first is infinity, the others are scores of rows.
-        true_positives: Positives at or above each.
-        false_positives: Negatives at or above each.
-        positives: All positives.
-        negatives: All negatives.
-        exact_to_fpr: Below this rate every distinct score is present, so that the threshold of a budget is
-            the very one of `raresight.metrics.threshold_at_fpr`; 1 where nothing was left out.
+        thresholds: In falling order; the first is infinity, the others are scores of rows.
+        true_positives: Number of positives at or above each threshold.
+        false_positives: Number of negatives at or above each threshold.
+        positives: Number of positives.
+        negatives: Number of negatives.
+        exact_to_fpr: Below this rate every distinct score is present, so the threshold of a budget equals
+            that of `raresight.metrics.threshold_at_fpr`; 1 if no score was omitted.
     """
 
     thresholds: NDArray[np.float64]
@@ -65,7 +65,7 @@ class BandPoint:
 
 @dataclass(frozen=True)
 class Bin:
-    """Rows of similar probability: its mean, the share of positives among them and that share's interval."""
+    """Rows of similar probability: its mean, the share of positives, and the interval of that share."""
 
     predicted: float
     observed: float
@@ -76,7 +76,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Distribution:
-    """How many rows of each class fall between neighbouring edges of the log-odds."""
+    """Number of rows of each class between neighbouring edges of the log-odds."""
 
     edges: tuple[float, ...]
     positives: tuple[int, ...]
@@ -85,7 +85,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class InformationRow:
-    """What a loss sees in the held-out scores at the data's odds; None where the loss has no such number."""
+    """Information of a loss in the held-out scores at the data's odds; None if the loss has none."""
 
     loss: str
     index: float | None
@@ -94,12 +94,12 @@ class InformationRow:
 
 
 def curve_of(y: Any, log_odds: Any, most_points: int = 20_000) -> Curve:
-    """The exact curve of alarms, thinned below the top where there are more scores than `most_points`.
+    """Return the exact curve of alerts, thinned below the top if there are more scores than `most_points`.
 
-    Every distinct score is kept from the top until four fifths of the points are used. Of the rest are kept
-    the thresholds that catch a further positive, as long as they fit, and some evenly spaced on the
-    logarithm of the false alarms. Recall at a budget is then exact wherever all those of positives fit, and
-    a thinned part never promises more than a threshold of the model attains.
+    Every distinct score is kept from the top until four fifths of the points are used. Below, a threshold is
+    kept if it catches a further positive, as long as there is room. Others are evenly spaced on the logarithm
+    of the false positives. Recall at a budget is exact if the thresholds of all positives fit. A thinned part
+    never shows more recall than a threshold of the model attains.
 
     >>> curve = curve_of([0, 0, 1, 0, 1], [0.1, 0.4, 0.4, 0.2, 0.8])
     >>> curve.thresholds.tolist()
@@ -122,14 +122,17 @@ def curve_of(y: Any, log_odds: Any, most_points: int = 20_000) -> Curve:
 
 
 def _thinned(true: NDArray[np.uint32], false: NDArray[np.uint32], most: int) -> tuple[NDArray[np.intp], int]:
-    """Which points to keep, and how many from the top are complete."""
+    """Return the points to keep, and how many from the top are complete."""
     if len(true) <= most:
         return np.arange(len(true)), len(true)
-    # The complete part ends before a score that a negative has, so that its end is a rate of false alarms.
+    # The complete part ends just before the score of a negative. So `exact_to_fpr` is a rate at which every
+    # threshold of the curve is known.
     ends = np.flatnonzero(false[1:] > false[:-1]) + 1
     exact = (
         int(ends[np.searchsorted(ends, most * 4 // 5, side="right") - 1]) if ends[0] <= most * 4 // 5 else 0
     )
+    # Positives get at most three quarters of the remaining room: their thresholds raise recall. The even
+    # spacing keeps the rest of the curve smooth.
     room = most - exact - 1
     catches = exact + np.flatnonzero(true[exact:] > true[np.maximum(np.arange(exact, len(true)) - 1, 0)])
     catches = _spread(catches, room * 3 // 4)
@@ -141,7 +144,7 @@ def _thinned(true: NDArray[np.uint32], false: NDArray[np.uint32], most: int) -> 
 
 
 def _spread(places: NDArray[Any], most: int) -> NDArray[Any]:
-    """At most so many of the places, evenly."""
+    """Return at most `most` of the places, evenly spaced."""
     if len(places) <= most:
         return places
     return places[np.linspace(0, len(places) - 1, most).astype(np.intp)]
@@ -150,7 +153,7 @@ def _spread(places: NDArray[Any], most: int) -> NDArray[Any]:
 def band_of(
     y: Any, log_odds: Any, *, points: int = 25, level: float = 0.95, draws: int = 2000, seed: int = 0
 ) -> tuple[BandPoint, ...]:
-    """Recall with its interval at rates from one false alarm among the negatives up to all of them.
+    """Return recall with its interval at rates from one false positive up to all negatives.
 
     >>> random = np.random.default_rng(0)
     >>> y = np.repeat([0, 1], [1000, 50])
@@ -172,15 +175,17 @@ def band_of(
 
 
 def reliability_of(y: Any, probability: Any, *, level: float = 0.95) -> tuple[Bin, ...]:
-    """Bins of similar log-odds with exact binomial intervals, at most 12 and, where the events allow, 6.
+    """Return bins of similar log-odds with exact binomial intervals: at most 12, and 6 if events allow.
 
-    Bins of equal rows would put all rare events into the last one, and bins of equal events would leave out
-    what lies between the bulk and the top. These are as wide as each other on the logarithm of the odds,
-    or wider where it takes that to hold 5 expected positives; 2 are enough in a bin of twice the width, lest
-    it swallow all between the bulk and the top, and a fifth of the rows is enough below the share of
-    positives, where having none says something. Where fewer than 6 bins come of that, fewer than 5 are enough
-    everywhere. No bin ends because of the positives seen in it, which would spoil its interval; that is
-    Clopper and Pearson's.
+    Bins of equal rows would put all rare events into the last bin. Bins of equal events would omit the rows
+    between the bulk and the top. These bins have equal width in log-odds, or more until one of these holds:
+
+    - the bin has 5 expected positives;
+    - it has twice the width and 2 expected positives, so that it does not cover all between bulk and top;
+    - it has a fifth of the rows and lies below the share of positives, where zero positives are informative.
+
+    If that gives fewer than 6 bins, fewer than 5 expected positives are enough. Observed positives never end
+    a bin, because that would bias its interval (Clopper and Pearson's).
 
     >>> bins = reliability_of([0] * 98 + [1] * 2, [0.01] * 90 + [0.2] * 10)
     >>> [(round(b.predicted, 3), b.observed, b.count) for b in bins]
@@ -192,8 +197,8 @@ def reliability_of(y: Any, probability: Any, *, level: float = 0.95) -> tuple[Bi
     order = np.argsort(data.scores, kind="stable")
     p, labels = data.scores[order].astype(np.float64), np.asarray(data.labels)[order]
     log_odds = np.clip(logit(p), -40.0, 40.0)
-    # All that is nearly certain stands at one place of the picture, and so in one bin; a few rows far below
-    # the others must not make every bin wide.
+    # The picture shows all nearly certain rows at one place, so they share one bin. The lower end is a
+    # quantile, because a few rows far below the others must not make every bin wide.
     low, high = float(np.quantile(log_odds, 0.01)), min(float(log_odds[-1]), float(logit(0.95)))
     edges = np.linspace(low, high, _CELLS + 1) if low < high else np.array([low])
     cells = np.searchsorted(edges, log_odds, side="right")
@@ -204,13 +209,13 @@ def reliability_of(y: Any, probability: Any, *, level: float = 0.95) -> tuple[Bi
 
 
 _CELLS = 60
-_NARROWEST = 6  # cells a bin: ten bins across all of them, one at the top and the rest below
+_NARROWEST = 6  # cells per bin: ten bins across all cells, one at the top and one for the rest below
 
 
 def _merged(cells: NDArray[np.float64], need: int) -> NDArray[np.float64]:
-    """Neighbouring cells (rows, expected, observed) added from the top down until each bin holds enough."""
+    """Add neighbouring cells (rows, expected, observed) from the top down until each bin has enough."""
     rows, expected, positives = cells.sum(axis=1)
-    # Before the link all probabilities may be too low or too high: what counts is their share of the whole.
+    # Before the link all probabilities may be too low or too high, so only their share of the sum is used.
     scale = positives / expected if expected > 0 else 0.0
     bins: list[NDArray[np.float64]] = []
     current, width = np.zeros(3), 0
@@ -223,7 +228,7 @@ def _merged(cells: NDArray[np.float64], need: int) -> NDArray[np.float64]:
             bins.append(current)
             current, width = np.zeros(3), 0
     if current[0] > 0:
-        # What is left at the bottom stands alone if it is most of the rows, else it joins its neighbour.
+        # The remainder at the bottom is a bin of its own if it has many rows, else it joins its neighbour.
         if bins and current[0] < rows / 5:
             bins[-1] = bins[-1] + current
         else:
@@ -245,7 +250,7 @@ def _bin(rows: float, expected: float, observed: float, tail: float) -> Bin:
 
 
 def distribution_of(y: Any, log_odds: Any, *, bins: int = 80) -> Distribution:
-    """A histogram of the log-odds of each class over their common range; infinite ones go to the end bins.
+    """Return a histogram of the log-odds by class over their common range; infinite ones go to the end bins.
 
     >>> distribution_of([0, 0, 1, 1], [0.0, 1.0, 1.0, 2.0], bins=2)
     Distribution(edges=(0.0, 1.0, 2.0), positives=(0, 2), negatives=(1, 1))
@@ -265,7 +270,7 @@ def distribution_of(y: Any, log_odds: Any, *, bins: int = 80) -> Distribution:
 def information_of(
     y: Any, log_odds: Any, losses: Sequence[Loss | str], prior: float
 ) -> tuple[InformationRow, ...]:
-    """What each loss sees in held-out scores at a prior: decay index, explained fraction, information.
+    """Return decay index, explained fraction and information of each loss in held-out scores at a prior.
 
     A loss without a unique minimiser has none of these and gets None.
 
@@ -282,7 +287,7 @@ def information_of(
     rows = []
     for given in losses:
         loss = parse(given) if isinstance(given, str) else given
-        # A text is shown as given, so that it reads as in the other tables.
+        # A loss given as text is shown as given, as in the other tables.
         shown = given if isinstance(given, str) else str(loss)
         if not loss.has_unique_minimiser:
             rows.append(InformationRow(shown, None, None, None))

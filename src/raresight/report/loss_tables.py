@@ -23,7 +23,7 @@ _MARKS = {True: "yes", False: "no", None: "-"}
 
 
 def loss_rows(losses: Iterable[Loss | RankingLoss]) -> list[dict[str, Any]]:
-    """One record per loss: text, name, parameters, properties, link, formula.
+    """Return one record per loss: text, name, parameters, properties, link, formula.
 
     A ranking loss has no link, and none of the properties of a function of one score.
     """
@@ -43,7 +43,7 @@ def loss_rows(losses: Iterable[Loss | RankingLoss]) -> list[dict[str, Any]]:
 
 
 def loss_table(losses: Iterable[Loss | RankingLoss]) -> Table:
-    """The same for a terminal."""
+    """Return the table of the losses for a terminal."""
     title = "Losses (p: probability of the true class, m: margin)"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("name", no_wrap=True, style="bold")
@@ -60,7 +60,7 @@ def loss_table(losses: Iterable[Loss | RankingLoss]) -> Table:
 
 
 def markdown_table(kinds: Iterable[type[Loss]]) -> str:
-    """The table of the docs: how each loss is made, its formula, where it is convex, its link."""
+    """Return the table of the docs: constructor, formula, convexity and link of each loss."""
     lines = ["| loss | l | convex in z | link: log-odds at score z |", "|---|---|---|---|"]
     for kind in kinds:
         convexity = kind.convexity or ("yes" if kind.example().is_convex else "no")
@@ -69,7 +69,7 @@ def markdown_table(kinds: Iterable[type[Loss]]) -> str:
 
 
 def _call(kind: type[Loss]) -> str:
-    """How it is made, with its defaults."""
+    """Return the constructor call with its defaults."""
     written = []
     for one in inspect.signature(kind).parameters.values():
         if one.kind is inspect.Parameter.KEYWORD_ONLY:
@@ -137,6 +137,6 @@ def draw_losses(losses: Sequence[Loss | RankingLoss], path: Path | str) -> Path:
 
 
 def short_label(loss: Loss) -> str:
-    """The loss's text; a long one with its first parameter alone."""
+    """Return the loss's text, shortened to the first parameter if it is long."""
     text = str(loss)
     return text if len(text) <= 34 else f"{text.split(',')[0]},...)"

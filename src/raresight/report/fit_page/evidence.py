@@ -1,4 +1,4 @@
-"""What the answer rests on: candidates, features, influential rows, the data, and how to repeat it."""
+"""The sections of the evidence: candidates, features, influential rows, data, and how to repeat the fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .html import empty, heads, left_out, sortable_heads, table
 
 __all__ = ["candidates", "data", "evidence", "features", "reproduction"]
 
-MOST_ROWS = 300  # beyond which only the rows with a part to play are shown, so that the page stays small
+MOST_ROWS = 300  # further rows are shown only if they have a role, so that the page stays small
 
 _ROLES = {"winner": "chosen", "baseline": "cross entropy, defaults", "twin": "cross entropy, same parameters"}
 
@@ -26,16 +26,13 @@ def candidates(content: FitContent) -> str:
     """Write the section of the leaderboard and the map."""
     outcome = content.outcome
     return f"""
-<section id="candidates" aria-labelledby="candidates-head">
-<h2 id="candidates-head">Candidates</h2>
-<p id="search-summary">{search_summary(outcome.search)}</p>
-<p class="caption">Partial AUC up to a false-positive rate of {w.short_percent(outcome.evaluation.max_fpr)} is
-the mean over the folds; the difference to cross entropy, in hundredths and with its paired interval, is taken
-on the out-of-fold scores of all folds together, so the two columns do not subtract. With so many candidates
-some intervals exclude zero by chance; the verdict above rests on the held-out rows.</p>
-{_leaderboard(content)}
-<h3>Map of the loss parameters</h3>
-{_map(content)}
+<section id="candidates" aria-labelledby="candidates-head"> <h2 id="candidates-head">Candidates</h2> <p
+id="search-summary">{search_summary(outcome.search)}</p> <p class="caption">Partial AUC up to a false-positive
+rate of {w.short_percent(outcome.evaluation.max_fpr)} is the mean over the folds. The difference to cross
+entropy is in hundredths, with its paired interval. It uses the out-of-fold scores of all folds together, so
+it is not the difference of two rows of the other column. With so many candidates, some intervals exclude zero
+by chance. The verdict above uses the held-out rows.</p> {_leaderboard(content)} <h3>Map of the loss
+parameters</h3> {_map(content)}
 </section>"""
 
 
@@ -44,8 +41,8 @@ def _map(content: FitContent) -> str:
         return empty("No candidate with the loss parameters alpha and C is complete.")
     return (
         '<div class="maps" id="chart-map"></div>'
-        '<p class="caption">Cross-validated partial AUC of the losses TBL(alpha, C), a panel for each '
-        "family; the ring marks the chosen model where its loss is on the map.</p>"
+        '<p class="caption">Cross-validated partial AUC of the losses TBL(alpha, C), one panel per '
+        "family. A ring marks the chosen model if its loss is on the map.</p>"
     )
 
 
@@ -90,7 +87,7 @@ def _candidate(rank: int, trial: Trial, role: str, reach: float) -> str:
     family, title = w.name(candidate.family), w.family_name(candidate.family)
     interval = None if comparison is None else (comparison.difference, comparison.low, comparison.high)
     difference = w.key(interval[0] if interval else None)
-    # On a phone a row is a card, and each figure carries its label.
+    # On a phone a row is shown as a card, in which each figure needs its label.
     return (
         f'<tr class="{"role" if role else ""}">'
         f'<td class="n" data-label="Rank" data-value="{rank}">{rank}</td>'
@@ -108,7 +105,7 @@ def _candidate(rank: int, trial: Trial, role: str, reach: float) -> str:
 
 
 def _bar(difference: tuple[float, float, float] | None, reach: float) -> str:
-    """The interval as a line, the estimate as a dot, zero as a rule in the middle."""
+    """Draw the interval as a line, the estimate as a dot, and zero as a rule in the middle."""
     if difference is None:
         return '<span class="note">not computed</span>'
     estimate, low, high = difference
@@ -128,13 +125,11 @@ MOST_FEATURES = 20
 
 
 def features(content: FitContent) -> str:
-    """The section of feature importance: real text with bars, so that any name can be read and copied."""
+    """Return the section of feature importance: text with bars, so that names can be read and copied."""
     return f"""
-<section id="features" aria-labelledby="features-head">
-<h2 id="features-head">Feature importance</h2>
-<p class="caption">Share of the chosen model's work that each feature does; it shows what the model uses, not
-what causes the event.</p>
-{_importance(content)}
+<section id="features" aria-labelledby="features-head"> <h2 id="features-head">Feature importance</h2> <p
+class="caption">Share of each feature in the chosen model. It shows what the model uses, not what causes the
+event.</p> {_importance(content)}
 </section>"""
 
 
@@ -156,17 +151,17 @@ def _importance(content: FitContent) -> str:
 
 
 def evidence(content: FitContent) -> str:
-    """The section of statistical information and influential rows."""
+    """Return the section of statistical information and influential rows."""
     rho = content.outcome.profile.rho
     negatives = round(1 / rho) if rho < 0.1 else 1 / rho
     return f"""
 <section id="evidence" aria-labelledby="evidence-head">
 <h2 id="evidence-head">Evidence behind the choice</h2>
 <h3>Statistical information</h3>
-<p class="caption">What each loss still sees in the held-out scores at odds of one positive to
-{w.count(negatives)} negatives. The index is the power of the odds with which a loss loses sight of the
-positives as they get rarer: the smaller, the longer it sees them. The explained fraction is the share of the
-risk that looking at the scores removes, compared with knowing only how rare the positives are.</p>
+<p class="caption">Statistical information of each loss in the held-out scores, at odds of one positive to
+{w.count(negatives)} negatives. It shrinks like a power of the odds as positives get rarer. The index is that
+power: a small index means that the loss still learns from rare positives. The explained fraction is the share
+of the risk that the scores remove, compared with knowing only the share of positives.</p>
 {_information(content)}
 <h3>Rows with the largest influence</h3>
 <p class="caption">Training rows with the largest influence on the fit. A label that contradicts the
@@ -209,7 +204,7 @@ MOST_LINES = 100
 
 
 def data(content: FitContent) -> str:
-    """The section of the data's profile."""
+    """Return the section of the data's profile."""
     profile = content.outcome.profile
     pairs = "".join(f"<dt>{label}</dt><dd>{value}</dd>" for label, value in _facts(content))
     dropped = (f"{column.name}: {column.reason}" for column in profile.dropped)
@@ -252,7 +247,7 @@ def _lines(lines: Iterable[str], none: str) -> str:
 
 def _columns(columns: Sequence[ColumnProfile]) -> str:
     if not columns:
-        return empty("No column was looked at.")
+        return empty("No column was profiled.")
     head = sortable_heads(
         ("Column", ""), ("Kind", ""), ("Missing", "n"), ("Distinct", "n"), ("AUC alone", "n"), ("Note", "")
     )
@@ -276,7 +271,7 @@ def _column(column: ColumnProfile) -> str:
 
 
 def reproduction(content: FitContent) -> str:
-    """The section that says how to get the same result again."""
+    """Return the section with the command, seed and versions that repeat the fit."""
     outcome = content.outcome
     versions = "".join(f"<li>{w.name(key)} {w.name(value)}</li>" for key, value in outcome.versions.items())
     return f"""

@@ -1,4 +1,4 @@
-"""How the page writes numbers, names and tables as HTML."""
+"""Write numbers, names and tables of the page as HTML."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONGEST_NAME = 120
 
 
 def name(text: Any, longest: int = LONGEST_NAME) -> str:
-    """Any text, safe in HTML and cut where it is very long.
+    """Escape any text for HTML, and truncate a very long one.
 
     >>> name("<b>")
     '&lt;b&gt;'
@@ -53,7 +53,7 @@ def name(text: Any, longest: int = LONGEST_NAME) -> str:
 
 
 def sentence(text: str) -> str:
-    """A sentence of the outcome, safe in HTML, with the space before a percent sign that the page has.
+    """Escape a sentence of the outcome for HTML, with the page's space before a percent sign.
 
     >>> sentence("It catches 12% of <b>.").replace(SPACE, " ")
     'It catches 12 % of &lt;b&gt;.'
@@ -62,7 +62,7 @@ def sentence(text: str) -> str:
 
 
 def loss(text: str) -> str:
-    """A loss, safe in HTML, that may break after each comma.
+    """Escape a loss for HTML, with possible line breaks after commas.
 
     >>> loss("tbl(alpha=0.8,C=0.5)")
     'tbl(alpha=0.8,<wbr>C=0.5)'
@@ -71,7 +71,7 @@ def loss(text: str) -> str:
 
 
 def family_name(family: str) -> str:
-    """As a title: `Linear`, `LightGBM`, `Deep net`.
+    """Return the title of a family: `Linear`, `LightGBM`, `Deep net`.
 
     >>> family_name("deep")
     'Deep net'
@@ -83,19 +83,20 @@ def family_name(family: str) -> str:
 
 
 def significant(value: float, digits: int) -> str:
-    """So many digits that mean something, without an exponent.
+    """Format a number with so many significant digits, without an exponent.
 
     >>> significant(0.00123456, 3), significant(45.678, 3), significant(1234.5, 3)
     ('0.00123', '45.7', '1234')
     """
     if value == 0:
         return "0"
+    # 1e-12, so that rounding of log10 cannot move a power of ten such as 0.001 to the power below.
     places = digits - 1 - math.floor(math.log10(abs(value)) + 1e-12)
     return f"{value:.{min(12, max(0, places))}f}"
 
 
 def percent(share: float | None, digits: int = 3) -> str:
-    """A share in percent.
+    """Format a share in percent.
 
     >>> percent(0.7834).replace(SPACE, " "), percent(None)
     ('78.3 %', 'none')
@@ -106,7 +107,7 @@ def percent(share: float | None, digits: int = 3) -> str:
 
 
 def short_percent(share: float) -> str:
-    """A round share without padding zeros.
+    """Format a round share in percent, without trailing zeros.
 
     >>> short_percent(0.001).replace(SPACE, " ")
     '0.1 %'
@@ -116,7 +117,7 @@ def short_percent(share: float) -> str:
 
 
 def count(value: float | None) -> str:
-    """A number of things, with thousands apart.
+    """Format a count, with separators of thousands.
 
     >>> count(1234567), count(12.345)
     ('1,234,567', '12.3')
@@ -127,7 +128,7 @@ def count(value: float | None) -> str:
 
 
 def counted(value: float, noun: str) -> str:
-    """A number of things with their noun, which takes an s unless it is one thing.
+    """Format a count with its noun, in the plural unless it is one.
 
     >>> counted(1, "positive"), counted(1200, "positive")
     ('1 positive', '1,200 positives')
@@ -142,7 +143,7 @@ def decimal(value: float | None, places: int = 4) -> str:
 
 
 def number(value: Any) -> str:
-    """A parameter's value, short.
+    """Format a parameter's value, with four digits.
 
     >>> number(0.05), number(127)
     ('0.05', '127')
@@ -151,7 +152,7 @@ def number(value: Any) -> str:
 
 
 def points(value: float) -> str:
-    """Hundredths with their sign.
+    """Format hundredths with their sign.
 
     >>> points(0.0123)
     '+1.23'
@@ -165,12 +166,12 @@ def seconds(value: float) -> str:
 
 
 def span(interval: Any, write: Any = percent) -> str:
-    """The ends of an interval and its level in words."""
+    """Format an interval with its level."""
     return f"{percent(interval.level, 2)} interval {write(interval.low)} to {write(interval.high)}"
 
 
 def key(value: Any) -> str:
-    """What a column is sorted by; empty where there is no number.
+    """Return the text by which a column is sorted; empty for None.
 
     >>> key(0.25), key(None)
     ('0.25', '')
@@ -195,7 +196,7 @@ FIRST_ROWS = {"leaders": 12, "influential-table": 12, "column-table": 15}
 
 
 def heads(*columns: tuple[str, str]) -> str:
-    """Column headings; the class "n" is for numbers."""
+    """Return column headings; the class "n" is for numbers."""
     return "".join(f'<th scope="col" class="{kind}">{label}</th>' for label, kind in columns)
 
 
@@ -204,7 +205,7 @@ def sortable_heads(*columns: tuple[str, str]) -> str:
 
 
 def table(identity: str, label: str, head: str, body: str, rows: int, kind: str = "") -> str:
-    """A table in a box of its own that scrolls sideways; a long one has a button that shows all of it."""
+    """Return a table in a box that scrolls sideways; a long table has a button that shows all rows."""
     more = ""
     if rows > FIRST_ROWS.get(identity, rows):
         more = (
@@ -219,7 +220,7 @@ def table(identity: str, label: str, head: str, body: str, rows: int, kind: str 
 
 
 def left_out(rows: int, what: str) -> str:
-    """How many of the things named, in the singular, are not shown."""
+    """Return a note on how many rows are not shown; `what` is their noun in the singular."""
     if rows <= 0:
         return ""
     verb = "is" if rows == 1 else "are"

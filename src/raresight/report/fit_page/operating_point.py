@@ -1,4 +1,4 @@
-"""The chosen operating point in words and figures, its explorer, and the charts of the held-out rows."""
+"""The sections of the chosen operating point, its explorer, and the charts of the held-out rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["answer", "curves", "explorer"]
 
 
 def answer(content: FitContent) -> str:
-    """The section that answers; plain HTML, so that it reads without scripts."""
+    """Return the section of the answer: plain HTML, readable without scripts."""
     outcome = content.outcome
     found, winner, held_out = outcome.evaluation, outcome.winner, outcome.held_out
     recall, area, auc = found["recall_at_fpr"], found["partial_auc"], found["roc_auc"]
@@ -66,7 +66,7 @@ def _headline(outcome: Outcome) -> str:
 
 
 def _parameter_words(winner: Candidate) -> str:
-    """Every parameter of the family: those that the search chose, then its defaults."""
+    """Return the parameters that the search chose, then the family's other defaults."""
     given = dict(winner.parameters)
     usual = {key: value for key, value in FAMILIES[winner.family].defaults.items() if key not in given}
     chosen, rest = w.parameters(given), w.parameters(usual)
@@ -74,7 +74,7 @@ def _parameter_words(winner: Candidate) -> str:
 
 
 def plain_answer(outcome: Outcome) -> str:
-    """The operating point in words, for a browser without scripts."""
+    """Return the operating point as sentences, for a browser without scripts."""
     threshold = outcome.held_out.threshold
     return (
         f"{w.sentence(headline(outcome))} {w.sentence(cost(outcome))} "
@@ -109,7 +109,7 @@ def _one_in(precision: float) -> str:
 
 
 def _notes(outcome: Outcome) -> str:
-    """The notes; one that is the headline already is not repeated."""
+    """Return the notes, except the one that repeats the headline."""
     notes = (note for note in outcome.notes if note != headline(outcome))
     return "".join(f'<p class="warned">{w.sentence(note)}</p>' for note in notes)
 
@@ -131,12 +131,12 @@ def _threshold_words(threshold: Threshold) -> str:
 
 
 def explorer(content: FitContent) -> str:
-    """The section of the operating-point explorer."""
+    """Return the section of the operating-point explorer."""
     return f"""
 <section id="explorer" aria-labelledby="explorer-head">
 <h2 id="explorer-head">Operating-point explorer</h2>
-<p>Choose how many false alarms you can afford, or how many alerts a day you can look at, or what errors cost.
-The figures are those of the held-out rows at the threshold that results.</p>
+<p>Choose a false-positive budget, or how many alerts a day you can check, or what errors cost.
+The figures are those of the held-out rows at the resulting threshold.</p>
 <noscript><p class="empty">The explorer and the charts need JavaScript.
 {plain_answer(content.outcome)}</p></noscript>
 <div class="explorer">
@@ -149,10 +149,10 @@ The figures are those of the held-out rows at the threshold that results.</p>
 </div>
 {_field("volume", "Cases a day")}
 {_field("capacity", "Alert capacity a day", "no limit")}
-{_field("miss-cost", "Cost of a miss", "such as 500")}
-{_field("alarm-cost", "Cost of a false alarm", "such as 5")}
+{_field("miss-cost", "Cost of a missed positive", "such as 500")}
+{_field("alert-cost", "Cost of a false alert", "such as 5")}
 <div><label for="prior">Share of positives</label><input type="text" id="prior" aria-describedby="prior-help">
-<p class="note" id="prior-help">In use; precision, alerts and cost follow it.
+<p class="note" id="prior-help">The share in use. Precision, alerts and cost depend on it.
 <button type="button" class="link" id="reset-prior" hidden>Held-out share</button></p></div>
 <div class="buttons"><button type="button" id="cheapest" disabled>Cheapest threshold</button>
 <button type="button" id="restart">Back to {w.short_percent(content.outcome.evaluation.fpr)}</button></div>
@@ -188,33 +188,32 @@ def _output(label: str, key: str, *notes: str) -> str:
 
 
 def curves(content: FitContent) -> str:
-    """The section of the charts that read the held-out rows."""
+    """Return the section of the charts of the held-out rows."""
     level = w.percent(content.outcome.evaluation["recall_at_fpr"].level, 2)
     charts = "\n".join(
         (
             _chart(
                 "roc",
                 "ROC, logarithmic",
-                f"Share of positives caught against the share of negatives alarmed, with the {level} "
-                "interval of recall; thresholds without a false alarm stand at the left edge.",
+                f"Recall against the false-positive rate, with the {level} interval of recall. Thresholds "
+                "without a false alert are at the left edge.",
             ),
             _chart(
                 "pr",
                 "Precision and recall",
-                "How many of the alerts are true when more of the positives are caught, at the share of "
-                "positives set in the explorer.",
+                "Share of true alerts at each recall, at the share of positives set in the explorer.",
             ),
             _chart(
                 "reliability",
                 "Reliability",
-                "Observed share of positives among rows of similar predicted probability; points on the "
-                "dotted line are calibrated, and a triangle is the upper limit of a group without positives.",
+                "Observed share of positives among rows of similar predicted probability. Points on the "
+                "dotted line are calibrated. A triangle is the upper limit of a group without positives.",
             ),
             _chart(
                 "distribution",
                 "Scores by class",
-                "Calibrated log-odds of each class, scaled to the same area, with the explorer's threshold: "
-                "what lies to its right raises an alert.",
+                "Calibrated log-odds of each class, scaled to the same area, with the explorer's threshold. "
+                "Rows to its right raise an alert.",
             ),
         )
     )
@@ -229,6 +228,7 @@ def curves(content: FitContent) -> str:
 
 
 def _chart(key: str, title: str, caption: str) -> str:
+    # The scripts draw into an empty box, so title and caption describe the picture to a screen reader.
     return (
         f'<figure><h3 id="title-{key}">{title}</h3><div class="chart" id="chart-{key}" role="img" '
         f'aria-labelledby="title-{key}" aria-describedby="caption-{key}"></div>'

@@ -1,4 +1,4 @@
-"""One HTML file out of the content, the assets and the charting library."""
+"""Write the page of a fit: one HTML file from the content, the assets and the charting library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .operating_point import answer, curves, explorer
 
 __all__ = ["write_fit_page"]
 
-# Nothing may be fetched, whatever is written into the page.
+# The browser may fetch nothing, whatever text from the data gets into the page.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 SCRIPTS = ("explorer.js", "numbers.js", "charts.js", "page.js")
 
@@ -33,8 +33,8 @@ def write_fit_page(content: FitContent, path: Path | str) -> Path:
     """Write the page of a fit: one file of about 2.5 MB that opens from disk and fetches nothing.
 
     Args:
-        content: What to show.
-        path: Where; folders that are missing are made.
+        content: The outcome with its curves and tables.
+        path: The file; missing folders are created.
 
     Returns:
         The path.
@@ -95,7 +95,7 @@ href="#data">Data</a><a href="#reproduce">Reproduce</a></nav>
 
 
 def for_script(content: FitContent) -> str:
-    """What the scripts read, as JSON that cannot end its script element; long arrays as base64."""
+    """Return the data of the scripts as JSON that cannot end its script element; long arrays as base64."""
     curve, found = content.curve, content.outcome.evaluation
     facts = {
         "fpr": found.fpr,
@@ -121,7 +121,7 @@ def for_script(content: FitContent) -> str:
 
 
 def _band(content: FitContent) -> list[BandPoint]:
-    """The band, through the very interval that the answer gives."""
+    """Return the band, with the interval of the answer at its rate."""
     found = content.outcome.evaluation
     recall = found["recall_at_fpr"]
     given = [point for point in content.band if point.fpr != found.fpr]
@@ -130,12 +130,12 @@ def _band(content: FitContent) -> list[BandPoint]:
 
 
 def _winner_place(content: FitContent) -> dict[str, Any] | None:
-    """The point of the map that the chosen loss is, if it is one."""
+    """Return the point of the chosen loss on the map, or None."""
     winner = content.outcome.winner
     try:
         loss = parse(winner.loss)
     except ValueError:
-        return None  # a loss of the user's own is not on the map
+        return None  # a loss of the user is not on the map
     place = (winner.family, getattr(loss, "alpha", None), getattr(loss, "C", 0.0))
     for point in content.loss_map:
         if (point.family, point.alpha, point.C) == place:
@@ -149,7 +149,7 @@ def _base64(values: Any, kind: str) -> str:
 
 @cache
 def packed_plotly() -> str:
-    """plotly.js of the installed plotly, gzipped, in base64; the browser unpacks it."""
+    """Return plotly.js of the installed plotly, gzipped, in base64; the browser unpacks it."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:

@@ -1,5 +1,5 @@
-// The charts. Each is a function of (content, state, look) that gives plotly's data and layout; `look` holds the
-// colours of the theme and whether the page is narrow.
+// The charts. Each is a function of (content, state, look) that returns plotly's data and layout. `look` has the
+// colours of the theme and tells whether the page is narrow.
 const charts = (() => {
   "use strict";
   const { percent, shortPercent, count, counted } = numbers;
@@ -90,7 +90,7 @@ const charts = (() => {
     }
     traces.push({
       x: line.x, y: line.y, mode: "lines", line: { color: look.blue, width: 2, shape: "hv" }, name: "held-out",
-      hovertemplate: "%{customdata[0]} of negatives alarmed<br>%{customdata[1]} of positives caught<extra></extra>",
+      hovertemplate: "False-positive rate %{customdata[0]}<br>Recall %{customdata[1]}<extra></extra>",
       customdata: line.index.map((i) => [percent(curve.fp[i] / curve.negatives), percent(curve.tp[i] / curve.positives)]),
     }, {
       x: line.x, y: line.x, mode: "lines", line: { color: look.soft, width: 1, dash: "dot" }, name: "chance",

@@ -1,6 +1,6 @@
-// The arithmetic of operating points: pure functions of the curve, without a word about the page.
+// The arithmetic of operating points: pure functions of the curve, independent of the page.
 //
-// A curve is {thresholds, tp, fp, positives, negatives, exactToFpr}: point i alarms on every score at or above
+// A curve is {thresholds, tp, fp, positives, negatives, exactToFpr}: point i alerts on every score at or above
 // thresholds[i], which catches tp[i] positives and fp[i] negatives. Point 0 is the threshold infinity.
 const explorer = (() => {
   "use strict";
@@ -36,30 +36,30 @@ const explorer = (() => {
     const recall = curve.tp[i] / curve.positives;
     const fpr = curve.fp[i] / curve.negatives;
     const caught = prior * recall;
-    const falseAlarms = (1 - prior) * fpr;
-    const alertShare = caught + falseAlarms;
+    const falseAlerts = (1 - prior) * fpr;
+    const alertShare = caught + falseAlerts;
     return { recall, fpr, alertShare, precision: alertShare > 0 ? caught / alertShare : NaN };
   }
 
-  // The lowest threshold whose expected alerts in a day are at most the capacity; one that exceeds it by the
-  // rounding of the shares alone is at the capacity.
+  // The lowest threshold whose expected alerts per day are at most the capacity. The tolerance allows for the
+  // rounding of the shares.
   function withinCapacity(curve, prior, volume, capacity) {
     const most = capacity * (1 + 1e-12);
     return lastThat(curve.fp.length, (i) => rates(curve, i, prior).alertShare * volume <= most);
   }
 
   // Expected cost of one case.
-  function costOf(curve, i, prior, missCost, falseAlarmCost) {
+  function costOf(curve, i, prior, missCost, falseAlertCost) {
     const { recall, fpr } = rates(curve, i, prior);
-    return prior * (1 - recall) * missCost + (1 - prior) * fpr * falseAlarmCost;
+    return prior * (1 - recall) * missCost + (1 - prior) * fpr * falseAlertCost;
   }
 
-  // The point of least expected cost; among equals the one with the fewest alerts.
-  function cheapest(curve, prior, missCost, falseAlarmCost) {
+  // The point of least expected cost; among equal ones, the point with the fewest alerts.
+  function cheapest(curve, prior, missCost, falseAlertCost) {
     let best = 0;
     let least = Infinity;
     for (let i = 0; i < curve.fp.length; i += 1) {
-      const cost = costOf(curve, i, prior, missCost, falseAlarmCost);
+      const cost = costOf(curve, i, prior, missCost, falseAlertCost);
       if (cost < least) {
         least = cost;
         best = i;
@@ -68,8 +68,8 @@ const explorer = (() => {
     return best;
   }
 
-  // Where the next score is known, just above it: the lowest threshold with these alarms. Where the curve is
-  // thinned, the point's own score, which has exactly these alarms too.
+  // Where the next score is known, just above it: the lowest threshold with these alerts. Where the curve is
+  // thinned, the point's own score, which has exactly these alerts, too.
   function thresholdAt(curve, i) {
     if (i === curve.fp.length - 1) return -Infinity;
     const nextIsKnown = curve.exactToFpr >= 1 || curve.fp[i + 1] / curve.negatives <= curve.exactToFpr;
@@ -121,7 +121,7 @@ const explorer = (() => {
     return NaN;
   }
 
-  // Wilson's interval of a share, of `hits` among `tries`; z is the deviation that its level stands for.
+  // Wilson's interval of a share, of `hits` among `tries`; z is the normal quantile of its level.
   function shareInterval(hits, tries, z) {
     if (tries === 0) return null;
     const share = hits / tries;

@@ -30,18 +30,18 @@
 
   // `by` says what sets the operating point: "budget", "capacity" or "cost".
   const state = {
-    by: "budget", budget: raw.fpr, prior: heldOutPrior, volume: 100000, capacity: NaN, missCost: NaN, falseAlarmCost: NaN,
+    by: "budget", budget: raw.fpr, prior: heldOutPrior, volume: 100000, capacity: NaN, missCost: NaN, falseAlertCost: NaN,
     index: 0, threshold: NaN,
   };
-  // The slider runs from one false alarm to a tenth of the negatives, and over a factor of ten at least.
+  // The slider runs from one false positive to a tenth of the negatives, and over a factor of ten at least.
   const high = Math.log10(Math.min(1, Math.max(0.1, 3 * raw.maxFpr, 10 / curve.negatives)));
   const slider = { low: Math.min(Math.log10(1 / curve.negatives), high - 1), high };
 
   function settle() {
     if (state.by === "capacity" && state.volume > 0 && state.capacity >= 0) {
       state.index = explorer.withinCapacity(curve, state.prior, state.volume, state.capacity);
-    } else if (state.by === "cost" && state.missCost >= 0 && state.falseAlarmCost >= 0) {
-      state.index = explorer.cheapest(curve, state.prior, state.missCost, state.falseAlarmCost);
+    } else if (state.by === "cost" && state.missCost >= 0 && state.falseAlertCost >= 0) {
+      state.index = explorer.cheapest(curve, state.prior, state.missCost, state.falseAlertCost);
     } else {
       state.by = "budget";
       state.index = explorer.withinBudget(curve, state.budget);
@@ -90,8 +90,8 @@
     const over = daily - state.capacity;
     set("out-daily-note", !(state.capacity >= 0) ? `of ${counted(state.volume, "case")}`
       : over > 1e-9 ? `${count(over)} over the capacity` : `within the capacity of ${count(state.capacity)}`);
-    const priced = state.missCost >= 0 && state.falseAlarmCost >= 0;
-    const cost = priced ? explorer.costOf(curve, state.index, state.prior, state.missCost, state.falseAlarmCost) : NaN;
+    const priced = state.missCost >= 0 && state.falseAlertCost >= 0;
+    const cost = priced ? explorer.costOf(curve, state.index, state.prior, state.missCost, state.falseAlertCost) : NaN;
     set("out-cost", priced ? count(cost * 1e5) : "not set");
     set("out-cost-note", priced ? `without any alert ${count(state.prior * state.missCost * 1e5)}` : "give both costs");
     set("out-threshold", main);
@@ -107,7 +107,7 @@
     if (state.by !== "budget" || document.activeElement !== $("slider")) $("slider").value = sliderAt(state.by === "budget" ? state.budget : now.fpr);
     if (document.activeElement !== $("budget")) $("budget").value = state.by === "budget" ? budgetText(state.budget) : shortPercent(now.fpr);
     $("slider").setAttribute("aria-valuetext", `${shortPercent(state.by === "budget" ? state.budget : now.fpr)} of negatives`);
-    // In full precision, for who reads the page by a program.
+    // In full precision, for programs that read the page.
     Object.assign(root.dataset, { index: state.index, threshold: state.threshold, budget: state.budget, prior: state.prior });
   }
 
@@ -162,7 +162,7 @@
     });
     const unpriced = (name) => () => { state[name] = NaN; if (state.by === "cost") state.by = "budget"; };
     field("miss-cost", number, notNegative, (x) => { state.missCost = x; }, unpriced("missCost"));
-    field("alarm-cost", number, notNegative, (x) => { state.falseAlarmCost = x; }, unpriced("falseAlarmCost"));
+    field("alert-cost", number, notNegative, (x) => { state.falseAlertCost = x; }, unpriced("falseAlertCost"));
     $("cheapest").addEventListener("click", () => { state.by = "cost"; changed(); });
     $("restart").addEventListener("click", () => { state.budget = raw.fpr; state.by = "budget"; changed(); });
     $("prior").value = budgetText(heldOutPrior);
