@@ -78,6 +78,19 @@ def test_parts_with_the_shares_of_all_rows_are_parts_of_the_whole(text, weighted
     assert (expected[1] == whole.floor).any() or weighted
 
 
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
+def test_objectives_of_parts_have_the_floor_of_all_rows(library):
+    """Scores so far out that only the floor is left of the Hessian."""
+    shares, z = (0.999, 0.001), np.full(4, 60.0)
+    y = np.array([1, 1, 0, 1])
+    made = objective("crossentropy", library, shares)
+    if library == "catboost":
+        hessian = -np.array([bend for _, bend in made.calc_ders_range(z, y, None)])
+    else:
+        hessian = made(y, z.astype(np.float32))[1]
+    np.testing.assert_allclose(hessian, 1e-6 * 0.999 * 0.001, rtol=1e-6)
+
+
 def test_parts_of_class_logits_with_the_shares_of_all_rows():
     totals = np.bincount(CLASSES)
     whole = Gradients(TBL(), CLASSES, None, n_classes=4)

@@ -69,7 +69,7 @@ class Gradients:
         if loss.has_unique_minimiser:
             if shares is None:
                 shares = class_shares(self.labels, self.weights, max(n_classes, 2))
-            self.floor = _floor(start_of(loss, shares).curvature)
+            self.floor = floor_of(start_of(loss, shares).curvature)
         self._buffers: list[Array] = []
         self._ops = BlockOps()
         form = loss.normal_form() if n_classes == 1 else None
@@ -106,7 +106,7 @@ class Gradients:
             np.multiply(bend, self.factor, out=hessian)
         if self.floor is None:
             # Such a loss has no best constant to start from. The first block at its first scores decides.
-            self.floor = _floor(float(np.abs(hessian).mean()))
+            self.floor = floor_of(float(np.abs(hessian).mean()))
         # First the minimum, which only reads: `maximum` would write all rows back in every round.
         if not hessian.min() >= self.floor:
             np.maximum(hessian, self.floor, out=hessian)
@@ -175,7 +175,7 @@ def class_shares(labels: Array, weights: Array | None, n_classes: int) -> Array:
     return np.asarray(total / total.sum())
 
 
-def _floor(curvature: float) -> np.float32:
+def floor_of(curvature: float) -> np.float32:
     """Return 1e-6 of the curvature, at least the smallest normal float32."""
     return np.float32(max(FLOOR * curvature, float(np.finfo(np.float32).tiny)))
 

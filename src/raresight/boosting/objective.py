@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..losses import Loss, parse
-from .gradients import Gradients
+from ..losses.start import start_of
+from .gradients import Gradients, floor_of
 
 __all__ = ["LIBRARIES", "fixed_objective", "hessian_factor", "import_library", "objective"]
 
@@ -21,7 +22,7 @@ LIBRARIES = ("xgboost", "lightgbm", "catboost")
 _CATBOOST_FLOOR = 1e-16
 
 
-def objective(loss: Loss | str, library: str) -> Any:
+def objective(loss: Loss | str, library: str, shares: Any = None) -> Any:
     """Return the loss as the custom objective that the library's `train` and scikit-learn wrapper take.
 
     The object returned tells the two calls apart, `(scores, dataset)` and `(y_true, scores, weights)`, and
@@ -46,7 +47,9 @@ def objective(loss: Loss | str, library: str) -> Any:
             `"catboost"`: `CatBoost({"loss_function": objective(...), "eval_metric": ...})`. CatBoost calls
             Python objectives in small pieces, under Python's lock: training takes several times as long as
             with its built-in losses (four times at 200,000 rows in one thread). It shows no labels before
-            training, so the Hessian's floor is an absolute 1e-16 there.
+            training, so the Hessian's floor is an absolute 1e-16 there, unless `shares` are given.
+        shares: The class shares of all rows, where a process has only a part of them: h*, and so the floor,
+            is then the same for every part. Default: those of the rows that are seen.
 
     Example:
         >>> import numpy as np
@@ -62,8 +65,8 @@ def objective(loss: Loss | str, library: str) -> Any:
     if library not in LIBRARIES:
         raise ValueError(f"library must be one of {', '.join(LIBRARIES)}, got {library!r}")
     if library == "catboost":
-        return CatBoostObjective(loss)
-    return Objective(loss, library)
+        return CatBoostObjective(loss, shares)
+    return Objective(loss, library, shares)
 
 
 def import_library(name: str) -> Any:
@@ -77,9 +80,10 @@ def import_library(name: str) -> Any:
 class Objective:
     """The objective for XGBoost and LightGBM."""
 
-    def __init__(self, loss: Loss, library: str) -> None:
+    def __init__(self, loss: Loss, library: str, shares: Any = None) -> None:
         self.loss = loss
         self.library = library
+        self.shares = shares
         self.__name__ = str(loss)
         self._seen: tuple[Array, Array | None, Gradients] | None = None
         self._known: tuple[weakref.ref[Any], Gradients] | None = None
@@ -125,7 +129,9 @@ class Objective:
             if gradients.n_classes == n_classes and same_weights and np.array_equal(labels, old_labels):
                 return gradients
         factor = hessian_factor(self.library, n_classes)
-        gradients = Gradients(self.loss, labels, weights, n_classes=n_classes, factor=factor)
+        gradients = Gradients(
+            self.loss, labels, weights, n_classes=n_classes, factor=factor, shares=self.shares
+        )
         # Copies: the caller may write new labels into the same array.
         self._seen = labels.copy(), None if weights is None else weights.copy(), gradients
         return gradients
@@ -162,8 +168,9 @@ class CatBoostObjective:
     CatBoost climbs: it wants the derivatives of minus the loss, and calls for pieces of the data.
     """
 
-    def __init__(self, loss: Loss) -> None:
+    def __init__(self, loss: Loss, shares: Any = None) -> None:
         self.loss = loss
+        self.floor = _CATBOOST_FLOOR if shares is None else float(floor_of(start_of(loss, shares).curvature))
 
     def __repr__(self) -> str:
         return f"objective({str(self.loss)!r}, 'catboost')"
@@ -175,7 +182,7 @@ class CatBoostObjective:
         labels = np.fromiter(targets, dtype=np.float64, count=n)
         _, slope, bend = self.loss.derivatives(scores, labels)
         # Before the weights: a row of weight zero must stay without curvature.
-        bend = np.maximum(bend, _CATBOOST_FLOOR)
+        bend = np.maximum(bend, self.floor)
         if weights is not None and len(weights) > 0:
             weight = np.fromiter(weights, dtype=np.float64, count=n)
             slope, bend = slope * weight, bend * weight
