@@ -1,12 +1,13 @@
 """Plans against the losses they are traced from."""
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from loss_cases import BINARY_LOSSES
-from raresight.losses import Erf, LogitAdjusted, from_callable, parse
+from raresight.losses import Erf, LogitAdjusted, MarginLoss, from_callable, parse
 from raresight.losses._numpy_ops import NumpyOps
 from raresight.losses.plan import LabelMap, plan_of
 
@@ -76,6 +77,34 @@ def test_who_has_a_plan():
     mine = from_callable(lambda z, y: torch.nn.functional.softplus((1 - 2 * y) * z))
     assert plan_of(mine, (1, 2), np.float32) is None
     assert plan_of(LogitAdjusted(mine, 0.1), (1, 2), np.float32) is None
+
+
+@dataclass(frozen=True)
+class Powers(MarginLoss):
+    """(x^2 + x^1.5)/2 + |x| with x = log(1 + e^-m), up to 60: operations that no other loss has."""
+
+    name = "powers"
+
+    @staticmethod
+    def phi(ops, m, order):
+        x, q = ops.logistic(m)
+        x = ops.upper(x, 60.0)
+        slope = x + 0.75 * x**0.5 + 1
+        bend = 1 + 0.375 * x**-0.5
+        return ((x**2 + x**1.5) / 2 + ops.abs(x), -q * slope, q * (ops.sigmoid(m) * slope + q * bend))[
+            : order + 1
+        ]
+
+    def log_slope(self, ops, m):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_powers_and_bounds_can_be_traced(kind):
+    z = np.linspace(-50, 20, 141).astype(kind)
+    results = planned(Powers(), z, np.ones(len(z)), (0, 1, 2), kind)
+    for result, exact in zip(results, Powers().derivatives(z.astype(np.float64), np.ones(len(z)))):
+        np.testing.assert_allclose(result, exact, rtol=TOLERANCES[kind])
 
 
 @pytest.mark.parametrize("text", ["crossentropy", "focal", "tbl", "vectorscaling(delta=0.5)"])

@@ -63,6 +63,9 @@ class Node:
     def __rtruediv__(self, other: Any) -> Any:
         return self.graph.node("divide", other, self)
 
+    def __pow__(self, exponent: Any) -> Any:
+        return self * self if _is(exponent, 2) else self.graph.node("power", self, exponent)
+
     def __neg__(self) -> Any:
         return self.graph.negative(self)
 
@@ -135,6 +138,12 @@ class TraceOps:
     def sqrt(self, t: Node) -> Node:
         return self._graph.node("sqrt", t)
 
+    def abs(self, t: Node) -> Node:
+        return self._graph.node("absolute", t)
+
+    def upper(self, t: Node, limit: float) -> Node:
+        return self._graph.node("minimum", t, limit)
+
     def softplus(self, t: Node) -> Node:
         return self.log1p(self.exp(t))
 
@@ -174,8 +183,13 @@ def _is(value: Any, number: float) -> bool:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: getattr(np, name)
-    for name in ("add", "subtract", "multiply", "divide", "negative", "exp", "expm1", "log", "log1p", "sqrt")
+    for name in (
+        *("add", "subtract", "multiply", "divide", "negative", "exp", "expm1", "log", "log1p", "sqrt"),
+        *("power", "absolute"),
+    )
 }
+# NumPy deprecates a place for the result behind its two arguments.
+_FUNCTIONS["minimum"] = lambda a, limit, result: np.minimum(a, limit, out=result)
 
 
 # One NumPy call: the function, the places of its arguments (the second is -1 for a function of one), and the
