@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +10,6 @@ from .cross_entropy import LogisticLoss
 from .margin import Array, ClassMap, Ops
 from .parameters import at_least, class_counts, param, positive
 from .registry import register
-from .tails import Tail
 
 __all__ = ["LDAM"]
 
@@ -76,10 +74,6 @@ class LDAM(LogisticLoss):
             shifts=(0.0,) * n,
             margins=tuple(self.scale * margin for margin in self.margins),
         )
-
-    def tail(self) -> Tail:
-        push = math.log(self.scale) + self.scale * self.margins[0]
-        return Tail(growth=0.0, decay=self.scale, log_pull=math.log(self.scale), log_push=push)
 
     def _score_start(self, ops: Ops, log_odds: Array) -> Array:
         return log_odds / self.scale

@@ -101,11 +101,10 @@ class MarginLoss(Loss):
         """The tails of phi, read off far out: right where they are exponential by then, None where they are
         not.
 
-        A loss that knows its tails says them exactly. Those of a map of labels are not read off.
+        A loss that knows its tails says them exactly.
         """
-        if self._label_map(0) != (1.0, 0.0) or self._label_map(1) != (1.0, 0.0):
-            return None
-        return read_tail(lambda m: self.log_slope(NumpyOps, m))
+        found = read_tail(lambda m: self.log_slope(NumpyOps, m))
+        return None if found is None else found.mapped(self._label_map(0), self._label_map(1))
 
     def normal_form(self, outputs: int = 1) -> NormalForm | None:
         labels = max(outputs, 2)

@@ -65,6 +65,17 @@ class Tail:
         """The tail of l(y, z + shift)."""
         return replace(self, shift=self.shift + shift)
 
+    def mapped(self, negative: tuple[float, float], positive: tuple[float, float]) -> Tail:
+        """The tail of a loss whose margins are scale * m - offset, with (scale, offset) of either label."""
+        (scale_0, offset_0), (scale_1, offset_1) = negative, positive
+        return replace(
+            self,
+            growth=scale_1 * self.growth,
+            decay=scale_0 * self.decay,
+            log_pull=self.log_pull + math.log(scale_1) + self.growth * offset_1,
+            log_push=self.log_push + math.log(scale_0) + self.decay * offset_0,
+        )
+
     def weighted(self, negative: float, positive: float) -> Tail:
         """The tail of the loss with class weights."""
         own = self.log_weights

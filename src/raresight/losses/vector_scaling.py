@@ -12,7 +12,6 @@ from .cross_entropy import LogisticLoss
 from .margin import ClassMap
 from .parameters import Check, class_counts, finite, param, positive
 from .registry import register
-from .tails import Tail
 
 __all__ = ["VectorScaling"]
 
@@ -115,14 +114,4 @@ class VectorScaling(LogisticLoss):
             scales=tuple((n / largest) ** self.gamma for n in self.class_counts),
             shifts=tuple(self.tau * math.log(n / total) for n in self.class_counts),
             margins=(0.0,) * len(self.class_counts),
-        )
-
-    def tail(self) -> Tail:
-        assert self.delta is not None
-        # iota_pos moves the corner of l(1, z), which the limit leaves behind.
-        return Tail(
-            growth=0.0,
-            decay=self.delta_neg,
-            log_pull=math.log(self.delta),
-            log_push=math.log(self.delta_neg) + self.iota_neg,
         )
