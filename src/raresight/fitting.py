@@ -27,11 +27,11 @@ __all__ = ["FitProgress", "FitResult", "fit"]
 
 @dataclass(frozen=True)
 class FitProgress:
-    """What a run is at: a stage in words, the progress of the search, or what was seen in the data.
+    """Progress of a fit: its stage, that of the search, and notes on the data.
 
     Attributes:
-        stage: What is being done.
-        progress: Where the search stands.
+        stage: The stage as text, such as "Searching".
+        progress: Progress of the search, or None.
         columns: What the columns are and which were dropped, once they are known.
         notes: Warnings about the data.
     """
@@ -89,7 +89,7 @@ def fit(
         out: Folder for the journal, so that a killed run can be continued, and for the results. Default:
             nothing is kept but what `FitResult.save` writes.
         resume: Continue the run in `out`.
-        listener: Called with a `FitProgress` whenever there is something to report.
+        listener: Function called with a `FitProgress` at each step.
 
     Raises:
         ValueError: If the data or the options do not allow an honest answer; the message says why.
@@ -153,7 +153,7 @@ def _run(
 
 
 def _need_libraries() -> None:
-    """Name a missing library now rather than after the search."""
+    """Refuse to start without a library that is needed after the search."""
     for name in ("pyarrow", "optuna", "plotly"):
         if importlib.util.find_spec(name) is None:
             raise ImportError(f"fit needs {name}: pip install 'raresight[fit]'")
@@ -168,7 +168,7 @@ def _name_of(source: Any) -> str:
 
 
 def _signature() -> inspect.Signature:
-    """Of `fit`, with the options in place of `**options`."""
+    """Make the signature of `fit`, with the options in place of `**options`."""
     *shown, _ = inspect.signature(fit).parameters.values()
     kind = inspect.Parameter.KEYWORD_ONLY
     taken = [

@@ -361,7 +361,7 @@ def test_the_batch_grows_with_the_rows():
             {"categorical_features": [True, 2]},
             "categorical_features must hold names, positions or one boolean",
         ),
-        ({"categorical_features": [0.5]}, "one boolean a column, but holds 0.5"),
+        ({"categorical_features": [0.5]}, "one boolean per column, but holds 0.5"),
         ({"categorical_features": [3]}, "there is no column 3, X has 3"),
     ],
 )

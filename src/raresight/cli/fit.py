@@ -36,7 +36,7 @@ def fit(data: str, *, out: Path | None, resume: bool, quiet: bool, json: bool, *
     except KeyboardInterrupt:
         kept = (folder / "run.json").exists()
         hint = "continue with the same command and --resume" if kept else "nothing was written"
-        # Standard error may be closed by now, as by a terminal that is gone.
+        # Standard error may be closed by now, as after its terminal was closed.
         FaultTolerantStream(sys.stderr).write(f"stopped; {hint}\n")
         raise typer.Exit(130) from None
     if json:
@@ -50,7 +50,7 @@ def fit(data: str, *, out: Path | None, resume: bool, quiet: bool, json: bool, *
 
 
 class _Narrator:
-    """Shows the steps of a run: the stage, the best candidates so far, the time left."""
+    """Show the progress of a run: stage, best candidates so far, time left."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -99,7 +99,7 @@ def _status(progress: Progress, *, urgent: bool) -> Status:
 
 
 def _signature() -> inspect.Signature:
-    """The arguments of the command: the data, each field of `Options`, and those of the shell."""
+    """Make the signature of the command: the data, each field of `Options`, and those of the shell."""
     data = typer.Argument(
         help="CSV, Parquet, Arrow or SQLite file (x.db::table), a folder of parts, or the word sample."
     )

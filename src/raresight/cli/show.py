@@ -1,4 +1,4 @@
-"""`raresight show`: what a saved model is, in words."""
+"""`raresight show`: describe a saved model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def show(
 
 
 def model_facts(folder: str | Path) -> dict[str, Any]:
-    """What `model.json` and `policies.json` say, after every part has been checked."""
+    """Read `model.json` and `policies.json` after a check of every part."""
     from ..model.folder import read_folder
 
     fit, policies = read_folder(folder)
@@ -36,7 +36,7 @@ def model_facts(folder: str | Path) -> dict[str, Any]:
 
 
 def model_lines(folder: str | Path) -> list[str]:
-    """The same for people; each line is whole, so that it can be copied."""
+    """Describe the model in lines; none is wrapped, so that each can be copied."""
     from ..model.model import load
 
     pairs = _pairs(load(folder), model_facts(folder))

@@ -1,1 +1,1 @@
-"""What three rooms or more need: input checks, labels, tables, calibration, files, journal, progress."""
+"""Parts for three rooms or more: input checks, labels, tables, calibration, files, journal, progress."""

@@ -76,7 +76,7 @@ def write_files(contents: Mapping[Path, str | bytes], obsolete: Iterable[Path] =
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; it takes the place of `path` when the block ends without an error.
+    """Give a path beside `path` to write to; it replaces `path` when the block ends without an error.
 
     For files that a library writes, or that are written piece by piece.
 
@@ -95,7 +95,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(target: Path) -> Iterator[Path]:
-    """A folder beside `target` to fill; it takes the place of `target` when the block ends without an error.
+    """Give a folder beside `target` to fill; it replaces `target` when the block ends without an error.
 
     An earlier folder steps aside first, and comes back if the new one cannot take its place. What processes
     that were killed left half done is removed.
@@ -144,7 +144,7 @@ def hold_folder(folder: Path, activity: str, *, wait: bool = False) -> Iterator[
 
     Args:
         folder: It is made where it is missing.
-        activity: What a second process is told that the first one does, such as "searching".
+        activity: What the holder does, such as "searching"; a second process reads it in its error.
         wait: Wait until no other process holds the folder.
 
     Raises:
@@ -168,7 +168,7 @@ def hold_folder(folder: Path, activity: str, *, wait: bool = False) -> Iterator[
                 raise FolderInUseError(
                     f"another process is {activity} in {folder}: wait for it to end, or take another folder"
                 ) from None
-            # The holder before may have removed the folder with this very lock, which then keeps out nobody.
+            # The holder before may have removed the folder with this lock file, which then locks nothing.
             if _is_at(file, folder / _LOCK):
                 yield
                 return
@@ -198,12 +198,12 @@ def _is_abandoned(left: Path) -> bool:
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process with this number runs, whoever owns it."""
+    """Return whether a process with this number runs, under any user."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it runs, but belongs to somebody else
+    except PermissionError:  # it runs under another user
         return True
     return True
 
@@ -215,7 +215,7 @@ def _suffix() -> str:
 
 @contextmanager
 def _aside(path: Path) -> Iterator[Path]:
-    """A hidden name in the same folder, so that the rename does not cross file systems."""
+    """Give a hidden name in the same folder, so that the rename does not cross file systems."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file in it")
     aside = path.with_name(f".{path.name}{_suffix()}")

@@ -1,4 +1,4 @@
-"""Calibration: a straight line of the log-odds after which probabilities hold what they promise.
+"""Calibration: a straight line of the log-odds, after which probabilities match frequencies.
 
 A link turns raw scores into log-odds, or for K classes into log-posteriors; two things may still be wrong.
 
@@ -76,18 +76,18 @@ class Calibrator:
             raise ValueError(f"a calibrator has a slope above 0 and finite levels, got {self}")
 
     def log_odds(self, log_odds: Array) -> Array:
-        """Calibrated log-odds of two classes."""
+        """Return calibrated log-odds of two classes."""
         return np.asarray(self.slope * log_odds + self.levels[0])
 
     def log_posterior(self, log_posterior: Array) -> Array:
-        """Calibrated log-posteriors (n, K)."""
+        """Return calibrated log-posteriors (n, K)."""
         if len(self.levels) == 1 and log_posterior.shape[1] == 2:
             return two_columns(self.log_odds(log_posterior[:, 1] - log_posterior[:, 0]))
         moved = self.slope * log_posterior + np.append(0.0, self.levels)
         return np.asarray(moved - logsumexp(moved, axis=1, keepdims=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return plain values for JSON."""
         return {"slope": self.slope, "levels": list(self.levels)}
 
     @classmethod
@@ -96,7 +96,7 @@ class Calibrator:
         return cls(float(described["slope"]), tuple(float(level) for level in described["levels"]))
 
     def then(self, later: Calibrator) -> Calibrator:
-        """This one and a later one as one."""
+        """Return one calibrator for this one followed by another."""
         levels = zip(self.levels, later.levels, strict=True)
         return Calibrator(later.slope * self.slope, tuple(later.slope * a + b for a, b in levels))
 
@@ -110,10 +110,10 @@ def level_calibrator(
 
 
 def held_out_calibrator(log_posterior: Array, codes: Array, weights: Array | None = None) -> Calibrator:
-    """Slope and levels by rows that training did not see.
+    """Fit slope and levels to rows that training did not see.
 
     The slope is at least 1/33. It is at most 33, or 33 divided by the spread of the log-odds where that is
-    less than 1. Rows that lack a class say nothing: they get the slope 1 and the levels 0.
+    less than 1. Rows that lack a class cannot decide: they get the slope 1 and the levels 0.
 
     Args:
         log_posterior: (n, K) before calibration; of log-odds, `two_columns(log_odds)`.
@@ -283,7 +283,7 @@ def _class_shift(log_posterior: Array, shares: Array, weights: Array | None) -> 
 
 
 def _swept(log_posterior: Array, shares: Array, row_weights: Array, shift: Array) -> Array:
-    """Each class but the first put at its share in turn.
+    """Set each class but the first to its share, one after the other.
 
     Where nearly all probabilities are 0 or 1 the curvature is zero in places, and the other steps are short.
     One class against the rest has a bracket, which ends in any case.

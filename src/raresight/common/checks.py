@@ -41,7 +41,7 @@ BLOCK = 1 << 18  # rows looked at together: a few megabytes of temporaries, what
 
 
 def blocks(rows: int) -> Iterator[slice]:
-    """Slices that cover the rows, each of at most `BLOCK` of them."""
+    """Return slices that cover the rows, each of at most `BLOCK` of them."""
     return (slice(start, start + BLOCK) for start in range(0, rows, BLOCK))
 
 
@@ -93,7 +93,7 @@ def as_vector(values: Any, name: str) -> NDArray[Any]:
         array = plain_objects(array, name)
     if array.ndim == 2 and array.shape[1] == 2:
         raise ValueError(
-            f"{name} has two columns; pass one score a row, such as the column of the positive class: "
+            f"{name} has two columns; pass one score per row, such as the column of the positive class: "
             f"{name}[:, 1]"
         )
     if array.ndim != 1:
@@ -102,7 +102,7 @@ def as_vector(values: Any, name: str) -> NDArray[Any]:
 
 
 def plain_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Objects as bools or numbers where all of them are such; a missing one is an error with its row."""
+    """Return objects as bools or numbers if all of them are; a missing one is an error with its row."""
     for row, value in enumerate(array):
         if is_missing(value):
             raise ValueError(f"{name} has a missing value ({value}) at row {row}")
@@ -122,7 +122,7 @@ def plain_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
 
 
 def check_lengths(rows: int, others: int, name: str, of: str = "y_true") -> None:
-    """An error unless `name` has as many rows as `of`."""
+    """Refuse `name` unless it has as many rows as `of`."""
     if rows != others:
         raise ValueError(f"{of} has {rows} rows, but {name} has {others}")
 
@@ -130,7 +130,7 @@ def check_lengths(rows: int, others: int, name: str, of: str = "y_true") -> None
 def check_weights(
     sample_weight: Any, rows: int, of: str = "y_true", name: str = "sample_weight"
 ) -> NDArray[np.floating[Any]] | None:
-    """Weights as finite floats of at least zero, or None where there are none; float32 stays float32."""
+    """Return weights as finite floats of at least 0, or None for None; float32 stays float32."""
     if sample_weight is None:
         return None
     weights = as_vector(sample_weight, name)
@@ -154,7 +154,7 @@ def check_weights(
 
 
 def real_numbers(values: Any, name: str) -> Floats:
-    """An array of any shape in float64, without a missing value."""
+    """Return an array of any shape in float64; refuse missing values."""
     array = np.asarray(values, dtype=np.float64)
     if np.isnan(array).any():
         raise ValueError(f"{name} has a missing value")
@@ -162,7 +162,7 @@ def real_numbers(values: Any, name: str) -> Floats:
 
 
 def check_probabilities(values: Any, name: str) -> Floats:
-    """Numbers strictly between 0 and 1."""
+    """Return numbers strictly between 0 and 1."""
     array = real_numbers(values, name)
     wrong = ~((array > 0) & (array < 1))
     if wrong.any():

@@ -1,4 +1,4 @@
-"""What all classifiers do alike around their own fitting."""
+"""Steps that all classifiers share around their own fitting."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Results as they come: lines of JSON, each with a checksum that is chained to the line before.
+"""Journal: lines of JSON, each with a checksum that is chained to the line before.
 
 A line is a JSON object whose last entry is "check", the first 16 hexadecimal digits of
 
     SHA-256(check of the line before, then the line without its own check).
 
 So a line that was changed, removed or put in from elsewhere is found, and named by its number. A process that
-is killed while it writes leaves a torn last line; it is dropped, and what it stood for is done again.
+is killed while it writes leaves a torn last line; it is dropped, and its work is done again.
 
 A journal whose name ends in `.xz` is packed: every addition is an xz stream of its own, as the format allows,
 and `xzcat` shows all of them.

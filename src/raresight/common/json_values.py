@@ -36,7 +36,7 @@ def pack_values(values: Any, what: str) -> dict[str, Any]:
     {'dtype': 'str', 'values': ['a', 'b']}
     """
     array = np.asarray(values)
-    # NumPy makes one type of several without a word: 1 and "a" would become two texts.
+    # NumPy makes one type of several without a warning: 1 and "a" would become two texts.
     kind = kind_of_values(values.tolist() if isinstance(values, np.ndarray) else list(values))
     if len(array) and array.dtype.kind not in VALUE_KINDS.get(kind, ""):
         raise ValueError(
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON knows it: arrays as lists, tuples as lists, a number that is none as None.
+    """Return a value as JSON knows it: arrays as lists, tuples as lists, NaN and infinity as None.
 
     >>> plain({"a": (1, float("nan")), "b": np.float32(0.5)})
     {'a': [1, None], 'b': 0.5}

@@ -150,7 +150,7 @@ def below_one(weights: Array) -> Array:
 def class_weights(
     class_weight: Mapping[Any, float] | str | None, classes: Array, counts: Array
 ) -> tuple[float, ...] | None:
-    """One weight a class: n / (K n_k) for "balanced", 1 for a class that the mapping leaves out."""
+    """Return one weight per class: n / (K n_k) for "balanced", 1 for a class that the mapping leaves out."""
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
@@ -172,7 +172,7 @@ def class_weights(
 
 
 def _plain(label: Any) -> str:
-    """`1` and `'bad'`, not NumPy's names for them."""
+    """Write labels as `1` and `'bad'`, without NumPy's types."""
     return repr(label.item() if isinstance(label, np.generic) else label)
 
 

@@ -1,4 +1,4 @@
-"""How far a piece of work is: one line, and a table where there is one, on standard error.
+"""Progress display on standard error: one line, and a table if there is one.
 
 A terminal gets a display that is redrawn in place and removed at the end. A log gets lines, not more than one
 in two seconds. A process without standard error, such as a service, gets nothing.
@@ -24,7 +24,7 @@ _REDRAWS_PER_SECOND = 4
 
 @dataclass(frozen=True)
 class Status:
-    """Where the work stands.
+    """State of the work.
 
     Attributes:
         line: In one line, such as "epoch 3/20, 40 s left".
@@ -53,7 +53,7 @@ class Display(Protocol):
 
 @contextmanager
 def show_progress(wanted: bool | Literal["auto"] = True, stream: Any = None) -> Iterator[Display]:
-    """A display for the work inside the block.
+    """Give a display for the work inside the block.
 
     Args:
         wanted: True shows, False does not. "auto" shows on a terminal alone, once the work has taken three
@@ -78,7 +78,7 @@ def show_progress(wanted: bool | Literal["auto"] = True, stream: Any = None) -> 
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Write seconds in minutes and hours.
 
     >>> duration(42), duration(600), duration(7300)
     ('42 s', '10 min', '2 h 2 min')
@@ -93,10 +93,10 @@ class Silent:
     """A display that shows nothing."""
 
     def show(self, status: Status) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def note(self, text: str, *, warning: bool = False) -> None:
-        """Nothing."""
+        """Show nothing."""
 
 
 class FaultTolerantStream:
@@ -113,7 +113,7 @@ class FaultTolerantStream:
         self._stream, self._works = stream, stream is not None
 
     def write(self, text: str) -> int:
-        """As of any stream; a text that could not be written counts as written."""
+        """Write a text; one that cannot be written counts as written."""
         if self._works:
             try:
                 self._stream.write(text)
@@ -122,7 +122,7 @@ class FaultTolerantStream:
         return len(text)
 
     def flush(self) -> None:
-        """As of any stream."""
+        """Flush the stream; ignore errors."""
         if self._works:
             try:
                 self._stream.flush()
@@ -134,7 +134,7 @@ class FaultTolerantStream:
 
 
 def _is_terminal(stream: Any) -> bool:
-    """Also of an object that a program put in the place of standard error, or of a closed stream."""
+    """Return whether a stream is a terminal, also for a closed or replaced standard error."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):

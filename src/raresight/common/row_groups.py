@@ -19,8 +19,8 @@ _BLOCK = 1 << 14
 def row_groups(X: NDArray[Any], y: NDArray[Any] | None = None) -> NDArray[np.intp]:
     """Return the number of its group for each row: rows of one group are equal in all columns and the label.
 
-    A missing value equals a missing one, and -0 equals 0. Rows are told apart by 64 bits: that two different
-    ones of a million share a group happens once in 37 million tables.
+    A missing value equals a missing one, and -0 equals 0. Rows are compared by hashes of 64 bits: two
+    different rows of a million share a group once in 37 million tables.
 
     Args:
         X: (n, d) floats, such as codes of categories; NaN is missing.
@@ -56,7 +56,7 @@ def _stir(hashes: NDArray[np.uint64], keys: NDArray[np.uint64]) -> None:
 
 
 def canonical(column: NDArray[Any]) -> NDArray[Any]:
-    """One bit pattern for each value: no negative zero, one NaN."""
+    """Give each value one bit pattern: no negative zero, one NaN."""
     values = column + column.dtype.type(0)
     values[np.isnan(values)] = np.nan
     return np.ascontiguousarray(values)

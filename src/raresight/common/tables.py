@@ -58,7 +58,7 @@ def read_table(
     categorical: Any = "auto",
     parameter: str = "categorical_feature",
 ) -> Any:
-    """X as what estimators take: a float array, a CSR matrix or a pandas DataFrame.
+    """Read X as what estimators take: a float array, a CSR matrix or a pandas DataFrame.
 
     With `reset` the estimator learns the number and the names of the columns; otherwise they are compared
     with those it knows. NaN, None and null are missing values; infinity in an array is refused. Of a
@@ -102,10 +102,10 @@ def _check_whole_categories(X: Any, categorical: Any, parameter: str) -> None:
 
 
 def categorical_columns(X: Any, given: Any, parameter: str = "categorical_feature") -> list[int]:
-    """Positions of the categorical columns: those of pandas' type, and those the caller names.
+    """Return positions of the categorical columns: those of pandas' type, and those the caller names.
 
-    `given` is "auto" or None for none but the former; a list of names or positions; or a mask, one boolean a
-    column, as scikit-learn takes it.
+    `given` is "auto" or None (only those of pandas' type), a list of names or positions, or a mask with one
+    boolean per column, as in scikit-learn.
 
     >>> categorical_columns(np.zeros((2, 3)), [False, True, True])
     [1, 2]
@@ -141,7 +141,7 @@ def categorical_columns(X: Any, given: Any, parameter: str = "categorical_featur
         is_number = isinstance(column, Real) and not isinstance(column, (bool, np.bool_))
         if not (is_number and np.isfinite(column) and column == int(column)):
             raise ValueError(
-                f"{parameter} must hold names, positions or one boolean a column, but holds {column!r}"
+                f"{parameter} must hold names, positions or one boolean per column, but holds {column!r}"
             )
         if not 0 <= column < X.shape[1]:
             raise ValueError(f"{parameter}: there is no column {column}, X has {X.shape[1]}")
@@ -180,7 +180,7 @@ def learn_categories(X: Any, columns: Sequence[int], kinds: Sequence[str], libra
 
 
 def check_categories(values: list[Any], column: str, kinds: Iterable[str], owner: str) -> None:
-    """An error for categories that are of none of the kinds `owner` can hold, or of several at once."""
+    """Refuse categories that are of none of the kinds `owner` can hold, or of several at once."""
     kind = kind_of_values(values)
     if kind not in kinds:
         raise ValueError(
@@ -190,7 +190,7 @@ def check_categories(values: list[Any], column: str, kinds: Iterable[str], owner
 
 
 def apply_categories(X: Any, categories: Mapping[int, list[Any]]) -> Any:
-    """X with the categories of training; a value that training did not see becomes a missing one."""
+    """Return X with the categories of training; a value that training did not see becomes a missing one."""
     if not is_frame(X) or not categories:
         return X
     import pandas  # type: ignore[import-untyped]
@@ -205,7 +205,7 @@ def apply_categories(X: Any, categories: Mapping[int, list[Any]]) -> Any:
 
 
 def _arrow_as_pandas(X: Any) -> Any:
-    """An Arrow table or batch as a DataFrame, truth values and columns of nulls alone as numbers."""
+    """Return an Arrow table or batch as a DataFrame, truth values and columns of nulls alone as numbers."""
     import pyarrow as pa
 
     table = pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
@@ -217,13 +217,13 @@ def _arrow_as_pandas(X: Any) -> Any:
 
 
 def _as_pandas(X: Any) -> Any:
-    """Return a polars DataFrame column by column, pandas as it is."""
+    """Return a polars DataFrame column by column, pandas unchanged."""
     if type(X).__module__.split(".")[0] != "polars":
         return X
     try:
         import pandas
     except ImportError as error:
-        raise ImportError("a polars DataFrame is handed on through pandas: pip install pandas") from error
+        raise ImportError("a polars DataFrame is read through pandas: pip install pandas") from error
     columns: dict[str, Any] = {}
     for column in X.iter_columns():
         kind = str(column.dtype)
@@ -266,7 +266,7 @@ def _check_frame(frame: Any, categorical: set[int]) -> None:
 
 
 def _check_codes(X: Any, columns: Sequence[int]) -> None:
-    """Categories in an array are numbers from 0 on, which is what both libraries can hold."""
+    """Refuse categories in an array that are not numbers from 0 on: both libraries need those."""
     for i in columns:
         values = X[:, [i]].toarray() if hasattr(X, "toarray") else X[:, i]
         present = values[~np.isnan(values)]

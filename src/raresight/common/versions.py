@@ -1,4 +1,4 @@
-"""Which versions a model or a result was made with."""
+"""Versions of libraries that made a model or a result."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where work runs: processes of this machine.
+"""Engines run work: in processes of this machine.
 
-An engine knows how to run tasks, not what they are. A task is a pure function of its argument and of shared
+An engine knows nothing of what its tasks compute. A task is a pure function of its argument and of shared
 arrays, so its result is the same here, in a worker and on another machine.
 """
 

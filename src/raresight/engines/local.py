@@ -75,7 +75,7 @@ class LocalEngine:
         jobs: Processes.
         folder: Where shared arrays are written while they are in use. Needed for two jobs or more.
         modules: What workers import first, such as a module that registers a loss. What `__main__` defines
-            no worker can import: with it among them, tasks run in this process, and a warning says so.
+            no worker can import. Such tasks run in this process, with a warning.
 
     >>> with LocalEngine(1) as engine, engine.share({"x": np.arange(3)}) as shared:
     ...     sorted(engine.run(lambda arrays, factor: int(factor * arrays["x"].sum()), [1, 2], shared))
@@ -105,7 +105,7 @@ class LocalEngine:
 
     @contextmanager
     def share(self, arrays: Arrays) -> Iterator[SharedArrays]:
-        """Arrays for the tasks of `run`. Files that a killed process left behind are removed."""
+        """Share arrays with the tasks of `run`. Files that a killed process left behind are removed."""
         if self._folder is not None:
             _remove_leftovers(self._folder)
         if self.jobs == 1 or self._folder is None:
@@ -132,8 +132,8 @@ class LocalEngine:
         Args:
             work: A pure function of the shared arrays and one task; for two jobs or more one that a module
                 defines, or a `functools.partial` of one.
-            tasks: Its second arguments.
-            shared: What `share` gave.
+            tasks: Second arguments of `work`, one per task.
+            shared: Result of `share`.
             interrupts: A Ctrl-C that it has noted is raised here; running tasks are ended.
 
         Raises:
@@ -235,7 +235,7 @@ class Interrupts:
 
     @contextmanager
     def raised_here(self) -> Iterator[None]:
-        """Where a Ctrl-C raises KeyboardInterrupt; elsewhere it waits for the next such place."""
+        """Let a Ctrl-C raise KeyboardInterrupt inside the block; elsewhere it waits for the next one."""
         self._may_raise = True
         try:
             if self.seen:

@@ -54,7 +54,7 @@ class BoostedPart:
         return np.asarray(booster.inplace_predict(X, predict_type="margin", validate_features=False))
 
     def importance(self) -> NDArray[np.float64]:
-        """The share of each column in the gain of all splits."""
+        """Return the share of each column in the gain of all splits."""
         return np.asarray(self.classifier.feature_importances_)
 
     def save(self, folder: Path) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _fit_one(candidate: Candidate, rows: TrainingRows, seed: int, threads: int |
 
 
 def _native_settings(candidate: Candidate, loss: Loss, rows: TrainingRows) -> dict[str, Any]:
-    """Parameters in the library's words; limits of leaves are those of `raresight.boosting`, scaled."""
+    """Translate parameters to the library's names; limits of leaves are scaled ones of boosting."""
     settings: dict[str, Any] = dict(candidate.settings())
     limits = limits_of(loss, start_of(loss, rows.shares))
     leaf_weight = settings.pop("leaf_weight")

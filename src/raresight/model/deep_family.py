@@ -48,7 +48,7 @@ class DeepPart:
             return np.asarray(self.classifier.raw_scores(X))
 
     def importance(self) -> NDArray[np.float64]:
-        """The share of each column in the slopes of the score."""
+        """Return the share of each column in the slopes of the score."""
         return self.classifier.feature_importances_
 
     def save(self, folder: Path) -> tuple[str, ...]:

@@ -62,11 +62,11 @@ Number = float | int
 
 @dataclass(frozen=True)
 class Family:
-    """What a family of models is.
+    """Description of a family of models.
 
     Attributes:
         name: What `--families` and model folders call it.
-        title: What people call it.
+        title: Name in sentences, such as LightGBM.
         module: The module of this package that fits and reads it.
         parameters: Its main parameters with defaults and search ranges, in the order in which a search asks
             for them. A parameter is a whole number if its ends are.
@@ -192,7 +192,7 @@ FAMILIES: dict[str, Family] = {family.name: family for family in _FAMILIES}
 
 
 def installed_families() -> tuple[str, ...]:
-    """The families whose libraries are installed; `linear` needs none."""
+    """Return the families whose libraries are installed; `linear` needs none."""
     return tuple(name for name in FAMILIES if not _missing(name))
 
 
@@ -206,7 +206,7 @@ def require_family(name: str) -> None:
 
 
 def packages_of(families: Iterable[str]) -> list[str]:
-    """The packages whose versions the models of these families depend on."""
+    """Return the packages whose versions the models of these families depend on."""
     return list(dict.fromkeys(package for name in families for package in FAMILIES[name].packages))
 
 
@@ -260,20 +260,20 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """One line that tells candidates apart."""
+        """The candidate as one line of text."""
         return ", ".join([self.family, self.loss, *(f"{name}={value!r}" for name, value in self.parameters)])
 
     def describe(self) -> str:
-        """The same for people: `LightGBM, tbl(alpha=0.8,C=0.5), num leaves 15`."""
+        """Describe the candidate: `LightGBM, tbl(alpha=0.8,C=0.5), num leaves 15`."""
         shown = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in self.parameters)
         return ", ".join([FAMILIES[self.family].title, self.loss, *shown])
 
     def settings(self) -> dict[str, Number]:
-        """Every parameter of the family, the defaults included."""
+        """Return every parameter of the family, defaults included."""
         return FAMILIES[self.family].defaults | dict(self.parameters)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the candidate as JSON values."""
         return {"family": self.family, "loss": self.loss, "parameters": dict(self.parameters)}
 
     @classmethod
@@ -303,7 +303,7 @@ def _read_number(family: str, defaults: Mapping[str, Number], name: str, value: 
 
 
 class FittedPart(Protocol):
-    """What a family adds to a fitted candidate: its native model."""
+    """The native model of a fitted candidate."""
 
     @property
     def n_columns(self) -> int:
@@ -313,7 +313,7 @@ class FittedPart(Protocol):
         """Raw scores z, one for each row; the score of a row does not depend on the rows around it."""
 
     def importance(self) -> Floats:
-        """The share of each column; they sum to one, or are zeros for a constant model."""
+        """Return the share of each column; they sum to one, or are zeros for a constant model."""
 
     def save(self, folder: Path) -> tuple[str, ...]:
         """Write native files into a folder and return their names."""
@@ -324,8 +324,8 @@ class Fitted:
     """A fitted candidate of any family.
 
     Attributes:
-        candidate: What was fitted.
-        loss: Its loss.
+        candidate: The fitted candidate.
+        loss: Loss of the candidate.
         part: The native model.
         start_score: The loss-optimal constant score of the training rows.
         calibrator: Slope and level that follow the link. The identity for a member of a
@@ -359,18 +359,18 @@ class Fitted:
         return self.part.scores(X, self.threads)
 
     def link(self, scores: NDArray[Any]) -> Floats:
-        """The log-odds that the loss's link makes of raw scores, before calibration."""
+        """Turn raw scores into log-odds by the loss's link, before calibration."""
         return np.asarray(self.loss.log_odds(scores.astype(np.float64)))
 
     def log_odds(self, X: NDArray[Any]) -> Floats:
-        """Calibrated log-odds of the positive class."""
+        """Return calibrated log-odds of the positive class."""
         scores = self.scores(X)
         return by_blocks(
             lambda rows: self.calibrator.log_odds(self.link(scores[rows])), len(scores), self.threads
         )
 
     def calibrated(self, calibrator: Calibrator) -> Fitted:
-        """The same with other log-odds, a straight line of these.
+        """Return the fit with the calibrator added behind its own.
 
         >>> rng = np.random.default_rng(0)
         >>> X, y = rng.normal(size=(100, 1)), np.arange(100) % 2
@@ -386,10 +386,10 @@ class Fitted:
         return np.asarray(expit(np.asarray(self.scores(X), dtype=np.float64)))
 
     def importance(self) -> Floats:
-        """The share of each column of the matrix; they sum to one, or are zeros for a constant model.
+        """Return the share of each column of the matrix; they sum to one, or are zeros for a constant model.
 
         Boosters: the gain of all splits by the column. Linear models: |coefficient| times the standard
-        deviation of the feature, summed over the features of the column. Nets: likewise with the mean
+        deviation of the feature, summed over the features of the column. Nets: the same with the mean
         |slope| of the score instead of a coefficient.
         """
         return self.part.importance()
@@ -444,7 +444,7 @@ class TrainingRows:
         X: The coded matrix of `Schema.matrix`: NaN is missing, categories are codes from 0 on.
         y: Labels 0 and 1.
         categorical: Positions of the columns that hold codes.
-        n_categories: How many codes each of them has.
+        n_categories: Number of codes of each of them.
         weights: Weights of the rows, or None.
         shares: The weighted shares of negatives and positives.
     """
@@ -457,12 +457,12 @@ class TrainingRows:
     shares: Floats
 
     def start_score(self, loss: Loss) -> float:
-        """The loss-optimal constant score."""
+        """Return the constant score of least loss."""
         return start_of(loss, self.shares).scores[0]
 
 
 class FamilyModule(Protocol):
-    """What the module of a family holds."""
+    """Interface of the module of a family."""
 
     fit: Callable[[Sequence[Candidate], TrainingRows, int, int | None], list[Fitted]]
     load: Callable[[Path, str], FittedPart]
@@ -487,11 +487,11 @@ def fit_candidates(
     """Fit candidates of one family to the same rows; linear ones share each pass over the rows.
 
     Args:
-        candidates: What to fit.
+        candidates: Candidates of one family.
         X: The coded matrix of `Schema.matrix`: NaN is missing, categories are codes from 0 on.
         y: Labels 0 and 1.
         categorical: Positions of the columns that hold codes.
-        n_categories: How many codes each of them has.
+        n_categories: Number of codes of each of them.
         weights: Weights of the rows, which count as repetitions: where negatives were drawn, the inverse of
             the share drawn keeps the probabilities right.
         seed: For everything that a library draws, such as columns.

@@ -79,7 +79,7 @@ def write_policies(folder: str | Path, digest: str, policies: Mapping[str, Any])
 
 
 def read_folder(folder: str | Path) -> tuple[Described, Described]:
-    """The entries of `model.json` and the policies, after every file was checked against its digest.
+    """Read `model.json` and the policies, and check every file against its digest.
 
     Raises:
         FileNotFoundError: There is no such folder, or a file of the model is missing.
@@ -105,7 +105,7 @@ def read_folder(folder: str | Path) -> tuple[Described, Described]:
 
 
 def find_model(folder: str | Path) -> Path:
-    """The folder of a model: the one given, or the one inside the folder of a run."""
+    """Find the folder of a model: the folder itself, or `model/` in the folder of a run."""
     place = Path(folder)
     inside = place / "model"
     return inside if not (place / MODEL_FILE).exists() and (inside / MODEL_FILE).exists() else place

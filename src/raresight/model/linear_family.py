@@ -51,7 +51,7 @@ _BLOCK_NUMBERS = 1 << 18
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """How a numeric column is centred and scaled; `indicator` says whether missing values have a column."""
+    """Centre and scale of a numeric column; `indicator`: missing values have a feature of their own."""
 
     column: int
     centre: float
@@ -70,7 +70,7 @@ class CategoryCodes:
 
 @dataclass(frozen=True)
 class LinearFeatures:
-    """How the columns of a coded matrix become features of a linear model.
+    """Features of a linear model from the columns of a coded matrix.
 
     Features are in this order: numeric columns, their missing indicators, categories column by column.
 
@@ -121,7 +121,7 @@ class LinearFeatures:
         )
 
     def apply(self, X: NDArray[Any]) -> Any:
-        """The features of rows, in the type of X: a dense array, or a CSR matrix where that is smaller."""
+        """Return the features of rows, in the type of X: dense, or a CSR matrix if smaller."""
         self._check(X)
         kind = X.dtype if X.dtype == np.float32 else np.float64
         n, dense_width, width = len(X), self._n_dense, self.n_features
@@ -167,7 +167,7 @@ class LinearFeatures:
     # ---- JSON ----------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values, from which `from_dict` makes an equal object."""
+        """Return JSON values, from which `from_dict` makes an equal object."""
         return {
             "n_columns": self.n_columns,
             "numeric": [
@@ -278,7 +278,7 @@ def _learn_levels(values: NDArray[Any], column: int, n_categories: int) -> Categ
 
 
 def _level_places(values: NDArray[Any], codes: tuple[int, ...]) -> NDArray[np.intp]:
-    """For each value its place among the codes, -1 for one that is not among them."""
+    """Return the place of each value among the codes, -1 if it is absent."""
     if not codes:
         return np.full(len(values), -1, dtype=np.intp)
     table = np.full(codes[-1] + 2, -1, dtype=np.intp)
@@ -316,7 +316,7 @@ class LinearPart:
         )
 
     def importance(self) -> Floats:
-        """The share of each column: what its features, indicators and categories pull together."""
+        """Return the share of each column: what its features, indicators and categories pull together."""
         gathered = np.bincount(
             np.asarray(self.features.origins, dtype=np.intp), self.pull, minlength=self.n_columns
         ).astype(np.float64)
@@ -344,7 +344,7 @@ def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads:
         features = LinearFeatures.learn(rows.X, rows.categorical, rows.n_categories)
         table = features.apply(rows.X)
         if not features.n_features:
-            # Only categories too rare to have a column: a constant one stands in, whose coefficient is 0.
+            # Only categories too rare to have a column: a constant one takes their place, with coefficient 0.
             table = np.zeros((len(rows.X), 1))
         fits = fit_pairs(table, rows.y, pairs, sample_weight=rows.weights)
     deviation = _deviations(table, rows.weights)

@@ -1,4 +1,4 @@
-"""A fitted model: its members, its one calibrator, its policies, and what it does with a table.
+"""A fitted model: members, calibrator and policies; it scores tables.
 
 A model has one member, or is a blend of several. Each member sees its own columns of the coded table and
 gives raw scores z, which the inverse link lambda of its loss turns into log-odds. The weighted mean of these
@@ -37,7 +37,7 @@ __all__ = ["Member", "Model", "load"]
 Floats = NDArray[np.float64]
 
 _HELD_OUT_FILE = "held_out.npz"
-# The share of unknown categories in a column from which somebody should look.
+# A column with a larger share of unknown categories raises a warning.
 _MANY_UNKNOWN = 0.5
 
 
@@ -47,7 +47,7 @@ class Member:
 
     Attributes:
         fitted: The candidate. Its calibrator is the identity: the model has one for all members.
-        weight: Its share of the blend.
+        weight: Weight in the blend.
         columns: The features of the schema that it sees, in its order. Default: all.
     """
 
@@ -62,7 +62,7 @@ class Member:
             )
 
     def positions(self, schema: Schema) -> list[int] | None:
-        """Where its columns are in the schema's matrix, or None for all of them as they are."""
+        """Return the places of its columns in the schema's matrix, or None for all in order."""
         names = schema.feature_names
         wanted = names if self.columns is None else self.columns
         if len(wanted) != self.fitted.n_columns:
@@ -81,16 +81,16 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A fitted model with its schema and its policies, which takes tables as they come.
+    """A fitted model with its schema and its policies, which takes tables of any library.
 
     Attributes:
-        schema: Which columns are read, and how.
+        schema: Schema of the columns that are read.
         members: One fitted candidate, or those of a blend; their weights sum to one.
         calibrator: Slope and level of the members' weighted mean log-odds.
         policies: Thresholds by name, see `Policy`.
         held_out: The model's log-odds of held-out rows by class, from which further policies can be read.
         facts: JSON values worth keeping, such as metrics, the data's fingerprint and the seed.
-        digest: The SHA-256 that stands for the fitted part in the folder from which the model was read.
+        digest: SHA-256 of the fitted part in the folder from which the model was read.
 
     Tables may be of pandas, polars or Arrow, or paths of files.
 
@@ -135,10 +135,10 @@ class Model:
         held_out: RankSketch | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> Model:
-        """A model of fitted candidates, whose calibrators become one.
+        """Make a model of fitted candidates, whose calibrators become one.
 
         Args:
-            schema: Which columns are read.
+            schema: Schema of the columns that are read.
             fitted: One candidate, or several for a blend.
             weights: Their shares of the blend of calibrated log-odds, above 0 and with the sum 1. Default:
                 equal ones.
@@ -162,7 +162,7 @@ class Model:
     # ---- scores --------------------------------------------------------------------------
 
     def log_odds(self, table: Any) -> Floats:
-        """Calibrated log-odds of each row.
+        """Return calibrated log-odds of each row.
 
         Warns of each categorical column with mostly unknown values: a category with other letters or blanks
         than in training is scored as missing.
@@ -178,13 +178,13 @@ class Model:
         return self.log_odds_of_rows(rows)
 
     def log_odds_of_rows(self, rows: Any, first_row: int = 0, marks: DecimalMarks | None = None) -> Floats:
-        """Calibrated log-odds of an Arrow table or batch; other arguments as for `Schema.matrix`."""
+        """Return calibrated log-odds of an Arrow table or batch; other arguments as for `Schema.matrix`."""
         if marks is None:
             return read_with_marks(lambda marks: self.log_odds_of_rows(rows, first_row, marks))
         return self.log_odds_of_matrix(self._coded(rows, first_row, marks))
 
     def log_odds_of_matrix(self, X: NDArray[Any]) -> Floats:
-        """The same for rows of the schema's coded matrix."""
+        """Return calibrated log-odds of rows of the schema's coded matrix."""
         # Of all rows at once: the libraries use the cores by themselves. The links then go block by block.
         scores = [
             member.fitted.scores(X if places is None else X[:, places])
@@ -202,23 +202,23 @@ class Model:
         return by_blocks(calibrated, len(X), self._threads)
 
     def probability(self, table: Any) -> Floats:
-        """Calibrated probability of each row."""
+        """Return the calibrated probability of each row."""
         return np.asarray(expit(self.log_odds(table)))
 
     def alert(self, table: Any, policy: str = DEFAULT_POLICY) -> NDArray[np.bool_]:
-        """Whether each row's log-odds reach the threshold of a policy."""
+        """Return whether each row's log-odds reach the threshold of a policy."""
         threshold = self.policy(policy).threshold
         return np.asarray(self.log_odds(table) >= threshold)
 
     def policy(self, name: str = DEFAULT_POLICY) -> Policy:
-        """The policy of this name."""
+        """Return a policy by name."""
         if name not in self.policies:
             known = ", ".join(map(repr, self.policies)) or "none"
             raise ValueError(f"the model has no policy {name!r}; it has {known}")
         return self.policies[name]
 
     def with_policy(self, name: str, policy: Policy) -> Model:
-        """The same model with a policy more, or another one of this name."""
+        """Return the model with a policy added or replaced."""
         return replace(self, policies={**self.policies, name: policy})
 
     @cached_property
@@ -230,7 +230,7 @@ class Model:
         return self.members[0].fitted.threads
 
     def _coded(self, table: Any, first_row: int, marks: DecimalMarks) -> NDArray[Any]:
-        """The schema's matrix, made on all cores."""
+        """Make the schema's matrix on all cores."""
         n_rows = table.num_rows
         blocks = cached_blocks(n_rows)
         if len(blocks) < 2:
@@ -248,17 +248,17 @@ class Model:
         marks.settle()
         return matrix
 
-    # ---- what it is ----------------------------------------------------------------------
+    # ---- description ---------------------------------------------------------------------
 
     def importance(self) -> Floats:
-        """The share of each feature of the schema in the model; see `Fitted.importance`."""
+        """Return the share of each feature of the schema; see `Fitted.importance`."""
         total = np.zeros(len(self.schema.feature_names))
         for member, places in zip(self.members, self._positions):
             total[slice(None) if places is None else places] += member.weight * member.fitted.importance()
         return total
 
     def describe(self) -> str:
-        """One line: the candidate, or those of a blend with their weights."""
+        """Describe the candidate, or those of a blend with their weights, in one line."""
         if len(self.members) == 1:
             return self.members[0].fitted.candidate.describe()
         texts = (f"{one.weight:.3g} x ({one.fitted.candidate.describe()})" for one in self.members)
@@ -281,7 +281,7 @@ class Model:
     def save_policies(self, folder: str | Path) -> None:
         """Write the policies alone into the folder from which the model was read, or into a copy of it.
 
-        The files of the fit stay as they are.
+        The files of the fit do not change.
 
         Raises:
             ValueError: The folder holds another model.

@@ -1,7 +1,7 @@
-"""Policies: named thresholds of a model, each with what it promises.
+"""Policies: named thresholds of a model, each with its guarantee.
 
 A policy says from which log-odds on a row raises an alert. A model has one named "default" and as many others
-as its owner likes. Policies may change after the fit; the fitted part of the model stays what it was.
+as its owner likes. Policies may change after the fit; the fitted part of the model does not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_POLICY = "default"
 # Scores of each class that a model keeps.
 _KEPT = 200_000
 
-# What each kind promises, in the words of `Policy.describe`, by the names of its numbers.
+# The guarantee of each kind, in the words of `Policy.describe`, by the names of its numbers.
 POLICY_KINDS = {
     "fpr": "a false-positive rate of {fpr:g} on the held-out rows",
     "fpr_bound": "a false-positive rate of at most {fpr:g} on new rows, with confidence {confidence:g}",
@@ -30,7 +30,7 @@ _NUMBERS: dict[str, tuple[str, ...]] = {"fpr": ("fpr",), "fpr_bound": ("fpr", "c
 
 @dataclass(frozen=True)
 class Policy:
-    """A threshold and what it promises.
+    """A threshold and its guarantee.
 
     Attributes:
         kind: One of `POLICY_KINDS`: "fpr", "fpr_bound" or "fixed", a threshold set by hand.
@@ -62,11 +62,11 @@ class Policy:
         object.__setattr__(self, "promise", promise)
 
     def describe(self) -> str:
-        """One line for people."""
+        """Describe the policy in one line."""
         return f"log-odds >= {self.threshold:.6g}, for {POLICY_KINDS[self.kind].format(**self.promise)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the policy as JSON values."""
         return {"kind": self.kind, "threshold": self.threshold, "promise": dict(self.promise)}
 
     @classmethod
@@ -79,7 +79,7 @@ class Policy:
 
 
 def held_out_sketch(y: Any, log_odds: Any) -> RankSketch:
-    """The log-odds of held-out rows by class, in at most a few megabytes.
+    """Make a sketch of held-out log-odds by class, of a few megabytes at most.
 
     Every answer is exact up to a false-positive rate of 200,000 / negatives.
     """
@@ -87,7 +87,7 @@ def held_out_sketch(y: Any, log_odds: Any) -> RankSketch:
 
 
 def policy_at_fpr(held_out: RankSketch, fpr: float, confidence: float | None = None) -> Policy:
-    """The policy with the lowest threshold that keeps a false-positive rate.
+    """Make the policy with the lowest threshold that keeps a false-positive rate.
 
     Args:
         held_out: The log-odds of held-out rows by class, as in `Model.held_out`.
@@ -95,7 +95,7 @@ def policy_at_fpr(held_out: RankSketch, fpr: float, confidence: float | None = N
         confidence: Keep it on new rows with this confidence. Default: on the held-out rows.
 
     Raises:
-        NoThresholdError: There are too few negatives to say so with confidence.
+        NoThresholdError: There are too few negatives for this confidence.
 
     >>> import numpy as np
     >>> held_out = RankSketch().add(np.arange(100) == 99, np.arange(100.0))

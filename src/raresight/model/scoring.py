@@ -32,7 +32,7 @@ _SUFFIXES = (".parquet", ".csv", *_ARROW_SUFFIXES)
 
 @dataclass(frozen=True)
 class ScoringProgress:
-    """How far scoring is: rows done, and how much of the source was read."""
+    """Progress of scoring: rows done, and the share of the source that was read."""
 
     rows: int
     bytes_read: int
@@ -41,12 +41,12 @@ class ScoringProgress:
 
 @dataclass(frozen=True)
 class Scored:
-    """What was written.
+    """Summary of the written scores.
 
     Attributes:
         out: The file.
         rows: Its rows, one for each row of the source.
-        alerts: How many of them raise an alert.
+        alerts: Rows that raise an alert.
         unknown: For each categorical column with such values, how many were not in the training rows. They
             are scored as missing.
         infinite: For each numeric column with such values, how many were infinite. They are scored as
@@ -128,7 +128,7 @@ def score_file(
 def _scored_batch(
     model: Model, batch: Any, kept: Sequence[str], first_row: int, threshold: float, marks: DecimalMarks
 ) -> tuple[Any, int]:
-    """The rows to write, and how many of them raise an alert."""
+    """Return the rows to write, and how many of them raise an alert."""
     import pyarrow
 
     log_odds = model.log_odds_of_rows(batch, first_row, marks)
