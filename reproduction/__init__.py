@@ -33,7 +33,7 @@ _FUNCTIONS = {
     "figure3": "gaussian_figures.figure3",
     "theorem2": "theory_tables.theorem2",
     "influence": "theory_tables.influence",
-    "fraud": "fraud.comparison.run",
+    "fraud": "fraud.experiment.run",
     "table2": "experiments.pages.table2",
     "table4": "experiments.pages.table4",
     "ablation-c": "experiments.ablation_c.run",

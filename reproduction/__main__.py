@@ -135,7 +135,7 @@ def _one(name: str, given: dict[str, Any]) -> int:
         if "data" not in given:
             raise ValueError("--train-only needs --data")
         if name == "fraud":
-            from .fraud.nets import train_only as train_fraud
+            from .fraud.net_training import train_only as train_fraud
 
             return UNFINISHED if train_fraud(out, seed, _tell, **given) else 0
         from .experiments.report import train_only
@@ -158,7 +158,7 @@ def _print_plan(names: Sequence[str], given: dict[str, Any]) -> int:
     if "fraud" in names:
         if len(names) > 1:
             raise ValueError("the plan of fraud is printed alone: leave out the other parts")
-        from .fraud.nets import JOURNAL, plan_text
+        from .fraud.net_training import JOURNAL, plan_text
 
         families, seed = given.get("families", ["deep"]), given.get("seed", 0)
         counted = (given.get("net_seeds"), given.get("repeats"), given.get("net_epochs"))

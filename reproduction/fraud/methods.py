@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +104,32 @@ def run_method(
     else:
         raise ValueError(f"unknown method {method!r}; known are {', '.join(METHODS)}")
     return Scores(np.asarray(scores[0]), np.asarray(scores[1]), scores[2], time.perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class SharedFit:
+    """One fit on arrays that several processes share.
+
+    Attributes:
+        family: Of models.
+        method: The loss or its alternative.
+        split: Name of the rows: arrays `train-` and `test-` before it have their numbers.
+        seed: Of the fit.
+    """
+
+    family: str
+    method: str
+    split: str
+    seed: int
+
+
+# Here and not beside the loop over all fits: a worker that imports this module needs no PyTorch.
+def run_shared(arrays: Mapping[str, NDArray[Any]], fit: SharedFit) -> Scores:
+    """Fit a method on the training rows of a split of the arrays `X` and `y`, and score its test rows."""
+    # Rows are copied out of X, so that no estimator sees an array that is mapped from a file.
+    X, y = arrays["X"], arrays["y"]
+    train, test = arrays[f"train-{fit.split}"], arrays[f"test-{fit.split}"]
+    return run_method(fit.family, fit.method, X[train], y[train], X[test], fit.seed)
 
 
 def losses_of(method: str, y: NDArray[Any]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from .methods import (
     quantile,
     span_words,
 )
-from .nets import RIVAL, FamilySplit
+from .net_training import RIVAL, FamilySplit
 from .table import FOLDS, About
 
 # ---- Table and figure --------------------------------------------------------------------------------------

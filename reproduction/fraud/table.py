@@ -9,6 +9,7 @@ License. See Dal Pozzolo et al., "Calibrating probability with undersampling for
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from raresight.common.atomic_files import write_file
 
 from .methods import Record
 
@@ -95,8 +98,9 @@ def save_card_fraud(table: CardFraud, path: str | Path) -> Path:
     target = Path(path)
     if target.suffix.lower() != ".npz":
         raise ValueError(f"the table is written as .npz, not as {target.name!r}: give such a name")
-    np.savez_compressed(target, X=table.X, y=table.y, seconds=table.seconds, duplicates=table.duplicates)
-    return target
+    content = io.BytesIO()
+    np.savez_compressed(content, X=table.X, y=table.y, seconds=table.seconds, duplicates=table.duplicates)
+    return write_file(target, content.getvalue())
 
 
 def _read_arrays(source: Path) -> CardFraud:
@@ -165,10 +169,10 @@ def split_keys(repeats: int) -> list[Key]:
     return [*(("random", *divmod(place, FOLDS)) for place in range(repeats * FOLDS)), ("time", 0, 0)]
 
 
-def luck(seed: int, key: Key) -> int:
-    """The seed of what is random in the fits of a split.
+def fit_seed(seed: int, key: Key) -> int:
+    """Return the seed of the fits of a split.
 
-    >>> [luck(0, key) for key in (("random", 0, 3), ("random", 1, 0), ("time", 0, 0))]
+    >>> [fit_seed(0, key) for key in (("random", 0, 3), ("random", 1, 0), ("time", 0, 0))]
     [3, 4, 0]
     """
     _, repeat, fold = key

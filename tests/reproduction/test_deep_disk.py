@@ -19,7 +19,7 @@ from reproduction.__main__ import main
 from reproduction.experiments import runs
 from reproduction.experiments.settings import Setup, folder_name, size_of
 from reproduction.experiments.trials import Cell, NetExperiment, paper_trials
-from reproduction.fraud import nets as fraud_nets
+from reproduction.fraud import net_training as fraud_nets
 from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
 from tiny_fraud import write_tiny_fraud

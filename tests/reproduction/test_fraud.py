@@ -20,7 +20,7 @@ from deep_journals import tables
 from raresight import __version__
 from raresight.tables import sample_path
 from reproduction import reproduce
-from reproduction.fraud.comparison import UNFINISHED_FITS
+from reproduction.fraud.experiment import UNFINISHED_FITS
 from reproduction.fraud.methods import (
     METHODS,
     METRICS,
@@ -366,11 +366,16 @@ reproduce("fraud", Path({str(tmp_path)!r}), 0, tell, data=Path({str(table)!r}), 
     assert not (tmp_path / "fraud.csv").exists()
     assert (tmp_path / UNFINISHED_FITS).exists()
     told = []
-    shown = {"data": table, "families": ["linear"], "repeats": 2, "jobs": 1}
     methods = ["cross entropy", "TBL", "undersampling"]
+    # In two processes, which end their fits in any order, as in one.
+    shown = {"data": table, "families": ["linear"], "repeats": 2, "jobs": 2}
     reproduce("fraud", tmp_path, 0, told.append, methods=methods, **shown)
-    assert told[0] == "6 of 27 fits are there from a run that was ended"
-    assert told[1].startswith("7 of 27: linear, cross entropy, random 0.2")
+    assert told[0].startswith("6 of 27 fits ")
+    counts, fits = zip(*(line.split(": ") for line in told[1:]), strict=True)
+    assert list(counts) == [f"{done} of 27" for done in range(7, 28)]
+    places = [*(f"random {place // 4}.{place % 4}" for place in range(8)), "time 0.0"]
+    assert set(fits) == {f"linear, {method}, {place}" for place in places[2:] for method in methods}
+    assert list((tmp_path / UNFINISHED_FITS).parent.glob("arrays-*")) == []
     assert not (tmp_path / UNFINISHED_FITS).exists()
     for name in ("fraud_splits.csv", "fraud.csv"):
         before, after = (

@@ -19,10 +19,10 @@ from raresight.deep.net_plans import NET_SIZES
 from raresight.tables.sample import sample_path
 from reproduction import reproduce
 from reproduction.__main__ import main
-from reproduction.fraud import nets as fraud_nets
+from reproduction.fraud import net_training as fraud_nets
 from reproduction.fraud.methods import LOSS_METHODS, METRICS
 from reproduction.fraud.net_stack import NetSetup
-from reproduction.fraud.nets import NO_GPU, SETUPS, planned_seconds, train_cells
+from reproduction.fraud.net_training import NO_GPU, SETUPS, planned_seconds, train_cells
 from reproduction.fraud.table import read_card_fraud, save_card_fraud
 from tiny_fraud import write_tiny_fraud
 

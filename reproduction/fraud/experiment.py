@@ -12,13 +12,17 @@ table and seed. A run that was killed resumes after the families and splits that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import joblib
+from numpy.typing import NDArray
+
 from raresight.common.atomic_files import write_files
 from raresight.common.versions import versions_of
+from raresight.engines.local import LocalEngine
 
 from .. import UnfinishedError
 from ..output import PICTURES, rows_text
@@ -32,10 +36,11 @@ from .methods import (
     SETTINGS,
     Record,
     Scores,
+    SharedFit,
     against,
     families_of,
     judged,
-    run_method,
+    run_shared,
     summarised,
 )
 from .report import draw, in_order, made_with, read_results, table_text
@@ -49,7 +54,7 @@ from .table import (
     about_of,
     about_text,
     check_same_run,
-    luck,
+    fit_seed,
     read_about,
     read_card_fraud,
     split_keys,
@@ -94,22 +99,22 @@ def fit_families(
     total, kept = len(groups) * len(methods), (len(groups) - len(missing)) * len(methods)
     if kept:
         tell(f"{kept} of {total} fits are there from a run that was ended")
-    fits = zip(
-        [(group, method) for group in missing for method in methods],
-        _fits(table, missing, methods, rows_of, about.seed, jobs),
-        strict=True,
-    )
-    found: dict[str, Scores] = {}
-    for done, ((group, method), scores) in enumerate(fits):
+    fits = [(group, method) for group in missing for method in methods]
+    found: dict[Group, dict[str, Scores]] = {group: {} for group in missing}
+    scores_of_fits = _fits(table, fits, rows_of, about.seed, jobs, journal.parent)
+    for done, (place, scores) in enumerate(scores_of_fits, start=kept + 1):
+        group, method = fits[place]
         (kind, repeat, fold), family = group
-        tell(f"{kept + done + 1} of {total}: {family}, {method}, {kind} {repeat}.{fold}")
-        found[method] = scores
-        if len(found) == len(methods):
-            record = {"fit": _fit_of(group, methods, about), **_measured(table, group, rows_of, found)}
+        tell(f"{done} of {total}: {family}, {method}, {kind} {repeat}.{fold}")
+        found[group][method] = scores
+        if len(found[group]) == len(methods):
+            # With several processes the methods of a group end in any order.
+            in_order = {method: found[group][method] for method in methods}
+            record = {"fit": _fit_of(group, methods, about), **_measured(table, group, rows_of, in_order)}
             need_writable(journal)
             add_records(journal, [record])
             finished[names[group]] = record
-            found = {}
+            del found[group]
     lines = [finished[names[group]] for group in groups]
     return [row for line in lines for row in line["each"]], [row for line in lines for row in line["pairs"]]
 
@@ -133,25 +138,20 @@ def _measured(
 
 def _fits(
     table: CardFraud,
-    groups: Sequence[Group],
-    methods: Sequence[str],
-    rows_of: dict[Key, Rows],
+    fits: Sequence[tuple[Group, str]],
+    rows_of: Mapping[Key, Rows],
     seed: int,
     jobs: int | None,
-) -> Iterator[Scores]:
-    """The scores of every method on every split, in order, as they come."""
-    from joblib import Parallel, delayed
-
-    def task(group: Group, method: str) -> Any:
-        key, family = group
-        train, test = rows_of[key]
-        X, y = table.X[train], table.y[train]
-        return delayed(run_method)(family, method, X, y, table.X[test], luck(seed, key))
-
-    found: Iterator[Scores] = Parallel(jobs or -1, return_as="generator", pre_dispatch="2*n_jobs")(
-        task(group, method) for group in groups for method in methods
-    )
-    return found
+    folder: Path,
+) -> Iterator[tuple[int, Scores]]:
+    """Yield the position and the scores of each fit, in the order in which they end."""
+    names = {key: "-".join(map(str, key)) for key in rows_of}
+    arrays: dict[str, NDArray[Any]] = {"X": table.X, "y": table.y}
+    for key in dict.fromkeys(key for (key, _), _ in fits):
+        arrays[f"train-{names[key]}"], arrays[f"test-{names[key]}"] = rows_of[key]
+    tasks = [SharedFit(family, method, names[key], fit_seed(seed, key)) for (key, family), method in fits]
+    with LocalEngine(jobs or int(joblib.cpu_count()), folder) as engine, engine.share(arrays) as shared:
+        yield from engine.run(run_shared, tasks, shared)
 
 
 def _fit_of(group: Group, methods: Sequence[str], about: About) -> Record:
@@ -263,7 +263,7 @@ def run(
         each, pairs = fit_families(table, plain, shown, *fits, jobs, tell)
     rivals: dict[Path, str] = {}
     if nets:
-        from .nets import JOURNAL, cells_of_others, finished_cells, net_setups, train_cells
+        from .net_training import JOURNAL, cells_of_others, finished_cells, net_setups, train_cells
         from .report import net_rivals, net_rows
 
         journal, setups = out / "deep" / JOURNAL, net_setups(nets, net_seeds, net_epochs)
@@ -323,7 +323,7 @@ def _check_of_nets(
     if nets:
         from raresight.deep.parameters import device_for
 
-        from .nets import net_setups
+        from .net_training import net_setups
 
         net_setups(nets, net_seeds, net_epochs)
         if device is not None:
