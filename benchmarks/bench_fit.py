@@ -4,7 +4,7 @@
 
 The command runs as a user would run it, in processes of its own: its wall-clock time, and the peak of the
 memory that all its processes hold together (the sum of their proportional shares, read every 50 ms). Rivals
-are fitted to the same training rows and judged on the same held-out rows: LightGBM and XGBoost with their
+are fitted to the same training rows and evaluated on the same held-out rows: LightGBM and XGBoost with their
 defaults, scikit-learn's logistic regression with balanced class weights on standardised columns, and
 imbalanced-learn's balanced random forest. Differences are ours less theirs with paired 95 % intervals.
 """

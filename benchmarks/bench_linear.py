@@ -56,7 +56,7 @@ def rare_data(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     return X, (rng.random(n) < expit(z + low)).astype(np.int64)
 
 
-def judge(X: np.ndarray, y: np.ndarray, coef: np.ndarray, intercept: float) -> tuple[float, float]:
+def evaluate(X: np.ndarray, y: np.ndarray, coef: np.ndarray, intercept: float) -> tuple[float, float]:
     """Gradient norm and objective, in float64, block by block."""
     gradient, value = np.zeros(X.shape[1] + 1), 0.0
     for begin in range(0, len(y), 65_536):
@@ -119,7 +119,7 @@ def race(X: np.ndarray, y: np.ndarray, fit: Fit, rounds: int) -> dict[float, dic
     tries: list[dict[str, Any]] = []
     for tolerance in TOLERANCES:
         seconds, (coef, intercept) = timed(lambda tolerance=tolerance: fit(tolerance), 1)
-        norm, objective = judge(X, y, coef, intercept)
+        norm, objective = evaluate(X, y, coef, intercept)
         tries.append({"tolerance": tolerance, "seconds": seconds, "reached": norm, "objective": objective})
         if norm <= min(TARGETS):
             break

@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def measured(table: Any, family: str, seed: int) -> dict[str, Any]:
-    """One run, judged with and without its calibration."""
+    """One run, evaluated with and without its calibration."""
     rows, target = table(seed)
     result = raresight.fit(rows, target=target, families=family, trials=TRIALS, seed=seed, jobs=2)
     slope, level = (result.model.facts["calibration"][name] for name in ("slope", "level"))

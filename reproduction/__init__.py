@@ -1,7 +1,7 @@
-"""The paper's tables and figures, each as one command: `python -m reproduction NAME`.
+"""The paper's tables and figures, one command each: `python -m reproduction NAME`.
 
-Each writes its numbers (CSV) and, where there is something to see, a figure (SVG and PNG). The tool,
-`raresight`, never imports this package.
+Each command writes its numbers (CSV) and, for most, a figure (SVG and PNG). The tool, `raresight`, never
+imports this package.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "reproduce",
 ]
 
-# Each part with the function that makes it.
+# The function of each part.
 _FUNCTIONS = {
     "table1": "theory_tables.table1",
     "figure1": "gaussian_figures.figure1",
@@ -45,7 +45,7 @@ _FUNCTIONS = {
     "simulate": "gaussian_figures.simulate",
 }
 NAMES = ("table1", "figure1", "figure2", "figure3", "theorem2", "influence")
-# The parts with nets on images, each with the experiment of `reproduction.experiments` that trains for it.
+# The parts with nets on images, and the experiment of `reproduction.experiments` that they show.
 DEEP_NAMES = {
     "table2": "table2",
     "table4": "table4",
@@ -53,12 +53,12 @@ DEEP_NAMES = {
     "minority": "deer-horse",
     "brier": "deer-horse",
 }
-NAMES_WITH_DATA = ("fraud", *DEEP_NAMES)  # these need files that the user brings
-OVERVIEW = "overview"  # of what the journals of nets have
+NAMES_WITH_DATA = ("fraud", *DEEP_NAMES)  # these need files of the user
+OVERVIEW = "overview"  # all results in the journals of nets
 ANCHOR = "anchor"  # published accuracies of other authors, trained again
 DOCS = "docs"  # numbers and tables in the pages of docs/
 SIMULATE = "simulate"  # lines on the user's own clusters
-ALL = "all"  # those without data, to the command
+ALL = "all"  # on the command line: all in NAMES
 PARTS = (*NAMES, *NAMES_WITH_DATA, OVERVIEW, DOCS, ANCHOR, SIMULATE, ALL)
 _FRAUD_OPTIONS = (
     "families",
@@ -82,11 +82,11 @@ _ANCHOR_OPTIONS = ("data", "size", "minutes", "device", "depth", "width", "compl
 
 
 class UnfinishedError(ValueError):
-    """Time ran out before there was a result to show; what was trained is kept."""
+    """Time ran out before there was a result to show. Finished trainings are kept."""
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """The options of a table or figure, besides folder and seed.
+    """Return the options of a table or figure, besides folder and seed.
 
     >>> options_of("table1"), options_of("overview")
     ((), ('dataset',))
@@ -121,7 +121,7 @@ def reproduce(
     strange = [option for option in options if option not in ours]
     if strange:
         raise ValueError(f"{name} takes no {', '.join(strange)}; its options are {', '.join(ours)}")
-    # What needs data makes the folder once there are some, and what only shows results finds it.
+    # Parts with data create the folder when they have results; parts that show results need an existing one.
     if name in (*NAMES, SIMULATE):
         out.mkdir(parents=True, exist_ok=True)
     module, _, function = _FUNCTIONS[name].rpartition(".")

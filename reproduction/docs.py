@@ -1,14 +1,14 @@
-"""Numbers and tables in the pages of docs/, taken from the result files.
+"""Fill numbers and tables of the pages in docs/ from the result files.
 
-A page has markers, which readers of the page do not see:
+A page has markers, which its readers do not see:
 
     <!--= mean fraud.csv split=time family=xgboost method=TBL metric=roc_auc -->97.9<!--/-->
 
-`python -m reproduction docs` writes anew what stands between them. The commands:
+`python -m reproduction docs` replaces the text between them. The commands are:
 
 * `table FILE TITLE`: the first table below a title of a Markdown file.
-* `cell FILE TITLE COLUMN name=value ...`: the cell of that table in the row with these values. Of a cell with
-  a difference and its interval, these alone.
+* `cell FILE TITLE COLUMN name=value ...`: the cell of that table in the row with these values. If it has a
+  difference with its interval, only these.
 * `mean FILE name=value ...`: the mean in a row of a CSV file, in points.
 * `difference FILE name=value ...`: the difference in a row of a CSV file with its interval, in points.
 * `count WHICH FILE name=value ...`: how many differences in these rows of a CSV file are beyond chance; WHICH
@@ -41,17 +41,17 @@ Row = Mapping[str, str]
 
 
 def run(results: Path, seed: int = 0, tell: Callable[[str], None] = lambda message: None) -> list[Path]:
-    """Write the numbers and tables of the pages anew; returns the pages that changed."""
+    """Update the numbers and tables of the pages; return the pages that changed."""
     before = {page: page.read_text(encoding="utf-8") for page in PAGES}
     after = {page: updated(text, results) for page, text in before.items()}
     return write_files({page: text for page, text in after.items() if text != before[page]})
 
 
 def updated(page: str, results: Path) -> str:
-    """The text of a page with what the result files in a folder say now.
+    """Return the text of a page, with values from the result files in a folder.
 
     Raises:
-        ValueError: A marker asks for what there is not.
+        ValueError: A marker has an unknown command, or names a missing file, title, row or column.
     """
 
     def filled(marker: re.Match[str]) -> str:
@@ -100,7 +100,7 @@ def _answer(results: Path, words: Sequence[str]) -> str:
 
 @lru_cache(maxsize=64)
 def _markdown_rows(path: Path, title: str) -> list[Row]:
-    """The rows of a table by its columns; an empty first cell is that of the row above, as in print."""
+    """Return the rows of a table by column. An empty first cell means that of the row above, as in print."""
     head, _, *body = [
         [cell.strip() for cell in line.strip().strip("|").split("|")]
         for line in _lines(path, title).splitlines()
@@ -115,7 +115,7 @@ def _markdown_rows(path: Path, title: str) -> list[Row]:
 
 
 def _lines(path: Path, title: str) -> str:
-    """The first table below a title."""
+    """Return the first table below a title."""
     after = re.split(rf"^(?:#+ |\*\*){re.escape(title)}(?:\*\*)?$", _text(path), flags=re.MULTILINE)
     if len(after) == 1:
         raise ValueError(f"{path.name} has no title {title!r}")
@@ -126,7 +126,7 @@ def _lines(path: Path, title: str) -> str:
 
 
 def _verdicts(path: Path) -> list[Row]:
-    """All comparisons of a page of verdicts, each with its measure."""
+    """Return all comparisons of a page of verdicts, each with its measure."""
     titles = re.findall(r"^#### (?!In short)(.*)$", _text(path), flags=re.MULTILINE)
     return [{**row, "measure": title} for title in titles for row in _markdown_rows(path, title)]
 
@@ -142,7 +142,7 @@ def _text(path: Path) -> str:
 
 
 def _where(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
-    """The rows that meet all conditions, each a `name=value`."""
+    """Return the rows that meet all conditions, each a `name=value`."""
     for condition in conditions:
         name, _, wanted = condition.partition("=")
         if rows and name not in rows[0]:
@@ -187,7 +187,7 @@ def _sign(one: _Difference) -> str:
 
 
 def _sign_of(cell: str) -> str:
-    """Of a cell of a page of verdicts, which marks what is beyond chance."""
+    """Return the sign of a cell in a page of verdicts, which marks differences beyond chance."""
     return next((word for word in ("better", "worse") if f"**{word}**" in cell), "")
 
 

@@ -1,4 +1,4 @@
-"""Means over trainings, with the luck of training told apart from the draws of the task."""
+"""Means over trainings, with the variance of training separated from that of the task."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Estimate:
     """A mean with its interval.
 
     Attributes:
-        mean: Over all trainings.
-        deviation: Standard deviation of trainings within a draw; NaN where no draw has two.
+        mean: Mean over all trainings.
+        deviation: Standard deviation of trainings within a draw; NaN if no draw has two.
         error: Standard error of the mean for these draws.
         low: Lower end of the interval.
         high: Upper end.
-        count: Trainings.
-        by_draw: The mean of each draw.
-        draws_differ: Whether the means of the draws are further apart than their trainings allow, by an F
-            test at the level of the interval. A mean difference between methods then depends on the draw.
+        count: Number of trainings.
+        by_draw: Mean of each draw.
+        draws_differ: Whether the means of the draws differ more than their trainings explain, by an F test
+            at the level of the interval. A mean difference between methods then depends on the draw.
     """
 
     mean: float
@@ -38,12 +38,16 @@ class Estimate:
 
 
 def estimate(values: Values) -> Estimate:
-    """The mean of trainings, with Student's interval *for these draws*.
+    """Estimate the mean of trainings, with Student's interval *for these draws*.
 
-    The draws (which categories are positive, which rows are rare) are held fixed: with n trainings in S draws
-    the variance is pooled within draws, s^2 = sum (x - mean of its draw)^2 / (n - S), and the interval is
-    mean +- t(n - S) s / sqrt(n). Two draws could not tell how much draws matter in general, but they can
-    tell that it does: F = sum_d n_d (mean_d - mean)^2 / ((S - 1) s^2).
+    The draws (which categories are positive, which rows are rare) are held fixed. With n trainings in S draws
+    the variance is pooled within draws, and the interval follows:
+
+        s^2 = sum (x - mean of its draw)^2 / (n - S),    mean +- t(n - S) s / sqrt(n).
+
+    Two draws cannot measure how much draws matter in general, but they can show that they matter:
+
+        F = sum_d n_d (mean_d - mean)^2 / ((S - 1) s^2).
 
     Example:
         >>> found = estimate({(0, 0): 1.0, (0, 1): 3.0, (1, 0): 11.0, (1, 1): 13.0})
@@ -79,17 +83,17 @@ def estimate(values: Values) -> Estimate:
 
 
 def paired(values: Values, reference: Values) -> Estimate:
-    """The mean difference to a reference, taken draw by draw and seed by seed.
+    """Estimate the mean difference to a reference, paired by draw and seed.
 
-    Both start from the same weights and see the same batches where draw and seed agree.
+    With the same draw and seed, both start from the same weights and see the same batches.
     """
     return estimate({at: value - reference[at] for at, value in values.items() if at in reference})
 
 
 def standard_errors_apart(ours: Estimate, mean: float, deviation: float | None, trials: int) -> float:
-    """How many standard errors of the difference ours lies above a printed mean of so many trials.
+    """Return the difference of ours to a printed mean of `trials` trials, in standard errors.
 
-    A mean without a deviation is taken as it is: the errors are ours alone then.
+    If the printed mean has no deviation, the standard error is that of ours alone.
 
     >>> apart = standard_errors_apart(Estimate(0.9, 0.01, 0.003, 0.89, 0.91, 9), 0.88, 0.01, 4)
     >>> round(apart, 3)

@@ -1,4 +1,4 @@
-"""Writing results: a table of numbers, and a figure in two formats."""
+"""Write results: a table of numbers, and a figure in two formats."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from raresight.common.atomic_files import write_file, write_files
 from raresight.report.drawing import figure_class
 
 PICTURES = (".svg", ".png")
-"""The endings of a figure's files."""
+"""Suffixes of the files of a figure."""
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """Records as a CSV file; see `rows_text`."""
+    """Write records as a CSV file; see `rows_text`."""
     return write_file(path, rows_text(rows))
 
 
 def rows_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Records as CSV, floats with every digit they have."""
+    """Format records as CSV, with all digits of floats."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -32,7 +32,7 @@ def rows_text(rows: Sequence[dict[str, Any]]) -> str:
 def figure_with_axes(
     columns: int, width: float = 11.0, height: float = 4.6, rows: int = 1
 ) -> tuple[Any, list[Any]]:
-    """A figure and its panels, row by row."""
+    """Create a figure and its panels, row by row."""
     figure = figure_class()(figsize=(width, height), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax in axes:
@@ -47,7 +47,7 @@ def save_figure(figure: Any, path: Path) -> list[Path]:
 
 
 def figure_files(figure: Any, path: Path) -> dict[Path, bytes]:
-    """A figure as SVG and PNG, the same bytes on every run, by the files that they are to be."""
+    """Return the contents of the SVG and PNG files of a figure, with equal bytes on every run."""
     import matplotlib
 
     options: dict[str, dict[str, Any]] = {".svg": {"metadata": {"Date": None}}, ".png": {"dpi": 130}}

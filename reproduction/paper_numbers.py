@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
-from .experiments.settings import CLASS_TASKS
+from .experiments.net_trial import CLASS_TASKS
 
 # ---- Tables 2 and 4, Appendix D ----------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
-"""Write journals anew, each line with the checksum that the line before asks for.
+"""Rewrite journals with correct checksums.
 
 python -m reproduction.seal_journals results/deep/table2-cifar10.jsonl.xz
 
-For journals whose lines were edited by hand, such as a result that is to be trained again, and for JSON lines
-from elsewhere. A file NAME.jsonl, NAME.jsonl.gz or NAME.jsonl.xz becomes NAME.jsonl.xz beside it.
+Each line has a checksum that depends on the line before. Use this after editing a journal by hand, for
+example to remove a result that is to be trained again, or for JSON lines from another source. A file
+NAME.jsonl, NAME.jsonl.gz or NAME.jsonl.xz becomes NAME.jsonl.xz beside it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _UNPACK: dict[str, Callable[[bytes], bytes]] = {
 
 
 def seal(path: Path) -> Path:
-    """Write the lines of a file as a journal; returns the path of the journal.
+    """Write the lines of a file as a journal; return the path of the journal.
 
     Raises:
         ValueError: The file is of another kind, or a line is no JSON object.

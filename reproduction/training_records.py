@@ -1,4 +1,4 @@
-"""What was trained so far: a journal with one entry per training, appended as trainings finish.
+"""Journals of finished trainings: one entry per training, appended when it finishes.
 
 The files are those of `raresight.common.journal`. Several processes may train for one journal.
 """
@@ -20,8 +20,8 @@ from raresight import __version__
 from raresight.common.atomic_files import hold_folder
 from raresight.common.journal import Journal, read_journal
 
-from .experiments.metrics import BINARY_METRICS, CLASS_METRICS
-from .experiments.settings import CLASS_TASKS, NetTrial
+from .experiments.balanced_metrics import BINARY_METRICS, CLASS_METRICS
+from .experiments.net_trial import CLASS_TASKS, NetTrial
 
 if TYPE_CHECKING:
     import torch
@@ -31,27 +31,30 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 """A finished trial.
 
-`trial` (the setting), `loss` (with the class counts in it), `class_counts`, `curve` (columns by name: epoch,
-train_loss, gradient_norm_max, and the metrics with `validation_` or `test_` before their names), `frozen`
-(why it stopped, or null), `seconds` (its share of the stack's), `stack` (how many were trained together),
-`device`, `precision`, `clip` (null for no limit), `recipe` (batch, schedule and the like), `images` (a digest
-of the whole set; the first trainings were made before it was kept), `versions` and `date`.
+* `trial`: the setting; `loss`: the loss with its class counts; `class_counts`.
+* `curve`: columns by name: epoch, train_loss, gradient_norm_max, and metrics with the prefix `validation_` or
+  `test_`.
+* `frozen`: why it stopped, or null.
+* `seconds`: its share of the time of the stack; `stack`: trials in the stack.
+* `device`, `precision`, `clip` (null for no limit), `recipe` (batch, schedule and others).
+* `images`: a digest of the image set; the first trainings have none.
+* `versions` and `date`.
 """
 _NEEDED = ("curve", "frozen", "class_counts", "device", "precision", "clip", "versions", "date")
 
 
 def journal_path(folder: Path, experiment: str, dataset: str) -> Path:
-    """Where the results of an experiment are kept."""
+    """Return the path of the journal of an experiment."""
     return folder / f"{experiment}-{dataset}.jsonl.xz"
 
 
 def read_records(path: Path) -> dict[str, Record]:
-    """The finished trials by their keys; none where there is no file. A torn end is left out."""
+    """Read the finished trials by their keys; none if there is no file. A torn last line is ignored."""
     return {**read_keyed(path, _checked_key)}
 
 
 def _checked_key(record: dict[str, Any]) -> str:
-    """The key of a record that has all that tables need; else an error that says what it lacks."""
+    """Return the key of a record; raise an error if it lacks anything that tables need."""
     trial = NetTrial.from_dict(record["trial"])
     lacking = [name for name in _NEEDED if name not in record]
     curve = {} if "curve" in lacking else dict(record["curve"])
@@ -75,7 +78,7 @@ def _checked_key(record: dict[str, Any]) -> str:
 
 
 def origin(records: Sequence[Record]) -> Record:
-    """Set, net, draws and seeds of trainings, and what they ran on; several are joined."""
+    """Return columns with image set, net, draws, seeds and device of trainings; several values are joined."""
 
     def joined(values: Iterable[Any], by: str = " ") -> str:
         return by.join(dict.fromkeys(map(str, values)))
@@ -96,22 +99,22 @@ def origin(records: Sequence[Record]) -> Record:
     }
 
 
-def clip_words(records: Sequence[Record]) -> str:
-    """The limit of gradient norms, or several.
+def format_clip_limits(records: Sequence[Record]) -> str:
+    """Format the limits of gradient norms.
 
-    >>> clip_words([{"clip": 5.0}, {"clip": 5.0}, {"clip": 2.5}])
+    >>> format_clip_limits([{"clip": 5.0}, {"clip": 5.0}, {"clip": 2.5}])
     '5 or 2.5'
     """
     return " or ".join(dict.fromkeys(f"{record['clip']:g}" for record in records))
 
 
 def largest_norm(record: Record) -> float:
-    """The largest gradient norm of the judged epochs, before clipping."""
+    """Return the largest gradient norm of the evaluated epochs, before clipping."""
     return max((norm for norm in record["curve"]["gradient_norm_max"] if norm is not None), default=0.0)
 
 
 def key_text(what: Mapping[str, Any]) -> str:
-    """What was done, as a key: the same text whatever the order of its parts.
+    """Return a key for a record of plain values: a text that does not depend on their order.
 
     >>> key_text({"b": 2, "a": 1}) == key_text({"a": 1, "b": 2})
     True
@@ -120,7 +123,7 @@ def key_text(what: Mapping[str, Any]) -> str:
 
 
 def read_keyed(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str, dict[str, Any]]:
-    """The entries of a journal by keys, the later one of two; none where there is no file.
+    """Read the entries of a journal by key; the last one counts. No file means no entries.
 
     Raises:
         ValueError: The file is damaged, or an entry has no key.
@@ -138,15 +141,15 @@ def read_keyed(path: Path, key_of: Callable[[dict[str, Any]], str]) -> dict[str,
 
 
 def need_writable(path: Path) -> None:
-    """An error where a journal could not be added to, before what it is to have is trained."""
+    """Raise an error if the journal is not writable, before training starts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise PermissionError(f"{path} cannot be written: nets would be trained for nothing")
+        raise PermissionError(f"{path} cannot be written, so results would be lost: check its permissions")
 
 
 def add_records(path: Path, records: Sequence[Record]) -> None:
-    """Append finished trials, and bring them to the disk; one process after the other."""
-    # Opened anew each time: the checksums go on from the last line, which another process may have written.
+    """Append finished trials and flush them to the disk. Other processes wait."""
+    # Open it anew each time: checksums chain to the last line, which another process may have written.
     with hold_folder(path.parent, "adding results", wait=True), Journal(path) as journal:
         journal.append(records)
         journal.sync()
@@ -156,7 +159,7 @@ def add_records(path: Path, records: Sequence[Record]) -> None:
 
 
 def provenance(device: torch.device | str) -> dict[str, Any]:
-    """Device, versions and date.
+    """Return device, versions and date of a training.
 
     >>> sorted(provenance("cpu"))
     ['date', 'device', 'versions']
@@ -179,7 +182,7 @@ def provenance(device: torch.device | str) -> dict[str, Any]:
 
 
 def device_name(device: torch.device | str) -> str:
-    """The name of a GPU, or the kind of processor."""
+    """Return the name of a GPU, or the kind of processor."""
     import torch
 
     return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else platform.machine()

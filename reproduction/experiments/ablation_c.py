@@ -1,4 +1,4 @@
-"""The paper's Figure 4: what C does, deer among horses at rho 0.01, alpha 0.8.
+"""The paper's Figure 4: the effect of C, deer among horses at rho 0.01, alpha 0.8.
 
 The paper finds AUC and accuracy largest near C = 0.3 and much better than at C = 0.
 """
@@ -15,20 +15,20 @@ from raresight.report.drawing import COLOURS
 
 from ..estimates import Estimate, estimate, paired
 from ..output import PICTURES, figure_files, figure_with_axes, rows_text
-from ..training_records import Record, clip_words, largest_norm, origin
-from .report import DEFAULT_SIZE, brought_up_to_date, not_trained, nothing_complete
+from ..training_records import Record, format_clip_limits, largest_norm, origin
+from .net_trial import NetTrial, Setup, refuse_seed, size_of
+from .report import DEFAULT_SIZE, incomplete_error, not_trained, train_and_read
 from .report_text import (
     claim_verdict,
-    epochs_words,
-    length_words,
+    device_lines,
+    format_devices,
+    format_evaluated_epochs,
+    format_length,
+    format_origin,
+    format_other_nets,
     number,
-    origin_words,
-    other_nets_words,
-    place_lines,
-    places_words,
 )
 from .results import WHEN, Result, find_results, missing_lines, sizes_in, value_at
-from .settings import NetTrial, Setup, refuse_seed, size_of
 from .trials import EXPERIMENTS, NetExperiment, ablation_trials
 
 PEAK = 0.3
@@ -54,17 +54,16 @@ def run(
     figures: bool = True,
     **options: Any,
 ) -> list[Path]:
-    """Train what is missing if `data` is given; write the tables, their numbers and figures.
+    """Train missing trials if `data` is given; write the tables, their numbers and figures.
 
-    A length that is begun is shown as far as series of C are complete. Without `figures` tables are written
-    alone. Further options are those of
-    `run_experiment`.
+    Of a length that is incomplete, complete series of C are shown. If `figures` is false, only tables are
+    written. Further options are those of `run_experiment`.
     """
     refuse_seed("ablation-c", seed)
     experiment = EXPERIMENTS["ablation-c"]
     setup = Setup(dataset, size_of(size or DEFAULT_SIZE), depth, width)
     experiment.check(setup)
-    finished = brought_up_to_date(
+    finished = train_and_read(
         *("ablation-c", experiment, setup, out, tell),
         data=data,
         results_only=results_only,
@@ -79,16 +78,16 @@ def run(
     if not whole and not begun:
         asked = missing_lines(experiment, setup, finished)
         rhos = options.get("rhos")
-        raise nothing_complete("ablation-c", setup, asked, finished, rhos=rhos, trained=is_trained)
-    others = other_nets_words("ablation-c", setup, finished)
+        raise incomplete_error("ablation-c", setup, asked, finished, rhos=rhos, trained=is_trained)
+    others = format_other_nets("ablation-c", setup, finished)
     for line in missing:
         tell(f"missing: {line}")
     found = sorted([*whole, *begun], key=lambda result: -result.epochs)
     lengths = [(result, _curves(result)) for result in found]
     stem = f"ablation-c-{setup.stem}"
     page = out / f"{stem}.md"
-    about = " ".join(filter(None, [origin_words(setup, found, finished), others]))
-    # The figure is of the longest that is whole; one that is longer has another beside it.
+    about = " ".join(filter(None, [format_origin(setup, found, finished), others]))
+    # The figure shows the longest complete length; a longer incomplete one has a figure of its own.
     drawn = [(whole[0], out / stem)] if whole else []
     drawn += [(one, out / f"{stem}-{one.epochs}-epochs") for one in begun if one.epochs >= found[0].epochs]
     files: dict[Path, str | bytes] = {
@@ -101,7 +100,7 @@ def run(
 
 
 def _pictures(out: Path, stem: str) -> list[Path]:
-    """The figures that there are, of this or an earlier state of the journal."""
+    """Return the existing figures, which may be of an earlier state of the journal."""
     name = re.compile(rf"{re.escape(stem)}(-\d+-epochs)?")
     return [path for path in out.glob(f"{stem}*") if path.suffix in PICTURES and name.fullmatch(path.stem)]
 
@@ -109,7 +108,7 @@ def _pictures(out: Path, stem: str) -> list[Path]:
 def _complete_series(
     experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record], whole: Sequence[Result]
 ) -> list[Result]:
-    """Of lengths that are begun, the trainings of a method, rate and draw that have every C and seed."""
+    """Return from incomplete lengths the series (method, rate and draw) that have every C and seed."""
     found: list[Result] = []
     for size in sizes_in(experiment, setup, finished):
         sized = setup.at(size)
@@ -149,11 +148,12 @@ def _values(records: list[Record], metric: str, when: str) -> dict[tuple[int, in
 
 
 def _to_zero(series: Mapping[float, list[Record]], C: float, metric: str, when: str) -> Estimate:
-    """The paired difference to C = 0."""
+    """Estimate the paired difference to C = 0."""
     return paired(_values(series[C], metric, when), _values(series[0.0], metric, when))
 
 
 def number_rows(result: Result, curves: Curves) -> Iterator[dict[str, Any]]:
+    """Yield the metrics of every series and C, with the difference to C = 0."""
     for (method, lr), series in curves.items():
         for C, records in series.items():
             for metric in METRICS:
@@ -187,10 +187,10 @@ def number_rows(result: Result, curves: Curves) -> Iterator[dict[str, Any]]:
 
 
 def markdown(result: Result, curves: Curves, on_page: Sequence[Result]) -> str:
-    """The table, and what became of the paper's claim; `on_page` is all that is shown."""
+    """Format the paper's claim with verdicts, and the tables; `on_page` are all results of the page."""
     records = [record for found in result.records.values() for record in found]
     about = origin(records)
-    title = f"deer among horses, rho {result.cell.rho:g}, alpha 0.8 ({length_words(result)})"
+    title = f"deer among horses, rho {result.cell.rho:g}, alpha 0.8 ({format_length(result)})"
     lines = [f"### The choice of C: {title}", ""]
     planned = len(ablation_trials(result.experiment, result.cell, result.setup))
     if len(records) < planned:
@@ -211,12 +211,12 @@ def markdown(result: Result, curves: Curves, on_page: Sequence[Result]) -> str:
         "",
         "Last epoch, but for the columns of the best epoch on the test set, which are too good. In "
         "parentheses the difference to C = 0, paired by draw and seed, with its 95% interval for these "
-        f"draws; **bold** where that leaves out zero. {epochs_words([result])} Trained on "
-        f"{places_words(records)}, draws {about['draws']}, seeds {about['seeds']}. Gradient norms are "
-        f"clipped at {clip_words(records)}, which the paper does not say it did: that damps large gradients "
-        "as C does; the last columns say which trainings it met in a judged epoch.",
+        f"draws; **bold** where that leaves out zero. {format_evaluated_epochs([result])} Trained on "
+        f"{format_devices(records)}, draws {about['draws']}, seeds {about['seeds']}. Gradient norms are "
+        f"clipped at {format_clip_limits(records)}, which the paper does not say it did: that damps large "
+        "gradients as C does; the last columns say which trainings it met in an evaluated epoch.",
     ]
-    if places := place_lines(result, on_page, _net_name):
+    if places := device_lines(result, on_page, _net_name):
         lines += ["", places[0]]
     for (method, lr), series in curves.items():
         lines += ["", f"**{method}, lr {lr:g}**", ""]
@@ -236,7 +236,7 @@ def _net_name(record: Record) -> str:
 
 
 def _clipped(records: list[Record]) -> int:
-    """How many trainings had a gradient in a judged epoch that was shortened."""
+    """Count the trainings whose gradient was clipped in an evaluated epoch."""
     return sum(largest_norm(record) > record["clip"] for record in records)
 
 
@@ -251,9 +251,9 @@ def _cell(series: Mapping[float, list[Record]], C: float, metric: str, when: str
 
 
 def draw(curves: Curves, epochs: int, path: Path) -> dict[Path, bytes]:
-    """Mean and standard error over C, as in the paper's figure, in the last and in the best epoch.
+    """Draw mean and standard error over C, as in the paper's figure, in the last and in the best epoch.
 
-    The files are yet to be written.
+    Return the contents of the files, which the caller writes.
     """
     figure, axes = figure_with_axes(2, height=8.6, rows=2)
     panels = [(metric, when) for when in ("last", "test") for metric in ("roc_auc", "accuracy_linked")]

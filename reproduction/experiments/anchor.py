@@ -1,4 +1,4 @@
-"""Train losses on CIFAR-100-LT as others did, and put the accuracies beside those that they print.
+"""Train losses on CIFAR-100-LT by published recipes, and print the accuracies beside the published ones.
 
 python -m reproduction anchor --data cifar-100-binary --minutes 10
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import UnfinishedError
 from ..training_records import Record, journal_path, read_records
-from .settings import PAPER_WIDTH, Setup, refuse_seed, size_of
+from .net_trial import PAPER_WIDTH, Setup, refuse_seed, size_of
 from .trials import ANCHOR, anchor_trials
 
 PUBLISHED: Mapping[str, Mapping[str, str]] = {
@@ -44,9 +44,9 @@ def run(
     complete: bool = True,
     **options: Any,
 ) -> list[Path]:
-    """Train what is missing if `data` is given; print the table. `options` are those of `run_experiment`.
+    """Train missing trials if `data` is given, and print the table. `options` are those of `run_experiment`.
 
-    The size full is 200 epochs; of two numbers the second counts.
+    The size full has 200 epochs. If the size is two numbers, the second counts.
     """
     refuse_seed("anchor", seed)
     setup, left = Setup("cifar100", size_of(size), depth, width), 0
@@ -62,14 +62,14 @@ def run(
     finished = read_records(journal_path(journals, "anchor", "cifar100"))
     sys.stdout.write(f"{accuracy_table(setup, finished)}\n")
     if left:
-        raise UnfinishedError(f"out of time: {left} trainings are left, with which the same command goes on")
+        raise UnfinishedError(f"out of time: {left} trainings are left; run the same command to resume")
     return []
 
 
 def accuracy_table(setup: Setup, finished: Mapping[str, Record]) -> str:
-    """Mean and standard deviation over seeds of the test accuracy, as trained (argmax), beside the printed.
+    """Format mean and standard deviation over seeds of the test accuracy (argmax), beside the published.
 
-    The best epoch is that of each net on the test images, as others report it; of the judged ones.
+    The best epoch is the best evaluated one of each net on the test images, as others report it.
     """
     curves: dict[str, list[Sequence[float]]] = {}
     for trial in anchor_trials(setup):
@@ -84,7 +84,7 @@ def accuracy_table(setup: Setup, finished: Mapping[str, Record]) -> str:
 
 
 def _spread(shares: Sequence[float]) -> str:
-    """In per cent.
+    """Format mean and standard deviation in per cent.
 
     >>> _spread([0.38, 0.4]), _spread([0.38]), _spread([])
     ('39.00 ± 1.41', '38.00', '')

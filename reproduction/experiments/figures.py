@@ -1,4 +1,4 @@
-"""Figures of an experiment: differences to adjusted cross entropy, and how nets fare as they train."""
+"""Draw the figures of an experiment: differences to adjusted cross entropy, and metrics over epochs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .results import WHEN, Result
 from .trials import DECAYS, PAPER_EPOCHS
 from .verdicts import OURS
 
-# Epochs whose mean is drawn: single ones jump by more than losses differ.
+# Epochs in a moving mean: single epochs vary by more than losses differ.
 _SMOOTHED = 9
 
 
 def draw_differences(
     results: Sequence[Result], metric: str, title: str, whens: tuple[str, str], path: Path
 ) -> dict[Path, bytes]:
-    """Differences to CE+LA with intervals: a panel a cell, a colour a length and role.
+    """Draw differences to CE+LA with intervals: one panel per cell, one colour per length and role.
 
-    `whens` are the epochs, of `WHEN`, at the chosen settings and at the paper's. The files are yet to be
-    written.
+    `whens` are the epochs, of `WHEN`, at the chosen settings and at the paper's. Return the contents of the
+    files, which the caller writes.
     """
     at = dict(zip(("final", "paper"), whens, strict=True))
     cells = list(dict.fromkeys(result.cell for result in results))
@@ -57,17 +57,16 @@ def draw_differences(
         ax.invert_yaxis()
         ax.set_title(str(cell))
         unit = "" if scale == 1 else ", points"
-        ax.set_xlabel(f"{title}, {_when_words(*whens)},\nminus that of {REFERENCE}{unit}")
+        ax.set_xlabel(f"{title}, {_format_epoch_choice(*whens)},\nminus that of {REFERENCE}{unit}")
     _legend(figure, axes, "outside lower center")
     return figure_files(figure, path)
 
 
 def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Path) -> dict[Path, bytes]:
-    """Metrics, by titles, on the test set after each epoch of full-length results, means over trainings.
+    """Draw metrics on the test set over the epochs of full-length results, as means over trainings.
 
-    A row of panels for each result, a column for each metric.
-
-    Nothing is drawn where there is none: the shortened ones are over before their order settles.
+    There is a row of panels for each result and a column for each metric (with its title). Shorter trainings
+    are not drawn: they end before the order of losses settles.
     """
     long = [result for result in results if result.epochs == PAPER_EPOCHS and _curves(result)]
     panels = [(result, metric) for result in long for metric in metrics]
@@ -96,7 +95,7 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
             )
             drawn += filter(math.isfinite, means)
             later += filter(math.isfinite, means[len(means) // 25 :])
-        # The first epochs, where far off, would press all that follows into one line.
+        # Values of the first epochs that are far off would compress the later curves into one line.
         extent = max(later) - min(later)
         shown = drawn if max(drawn) - min(drawn) < 1.5 * extent else later
         room = 0.05 * extent
@@ -113,23 +112,23 @@ def draw_epochs(results: Sequence[Result], metrics: Mapping[str, str], path: Pat
 
 
 def _mean_of_known(values: Sequence[float | None]) -> float:
-    """Of the nets whose scores were finite in that epoch."""
+    """Return the mean over nets whose scores were finite in this epoch."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else math.nan
 
 
-def _when_words(chosen: str, paper: str) -> str:
+def _format_epoch_choice(chosen: str, paper: str) -> str:
     return WHEN[chosen] if chosen == paper else f"{WHEN[chosen]}\n(paper's setting: {WHEN[paper]})"
 
 
 def _curves(result: Result) -> dict[str, list[Any]]:
-    """The curves of each method's trainings that came to their end, those judged after the most epochs."""
+    """Return the curves of complete trainings by method, of those that were evaluated after most epochs."""
     ended = {
         method: [record["curve"] for record in records if record["frozen"] is None]
         for method, records in result.records.items()
     }
-    judged = [curve["epoch"] for curves in ended.values() for curve in curves]
-    epochs: list[int] = max(judged, key=len, default=[])
+    evaluated = [curve["epoch"] for curves in ended.values() for curve in curves]
+    epochs: list[int] = max(evaluated, key=len, default=[])
     found = {
         method: [curve for curve in curves if curve["epoch"] == epochs] for method, curves in ended.items()
     }
@@ -137,7 +136,7 @@ def _curves(result: Result) -> dict[str, list[Any]]:
 
 
 def _smoothed(values: Sequence[float]) -> list[float]:
-    """The mean of each value and those around it, of fewer at the ends."""
+    """Return moving means, over fewer values at both ends."""
     reach = _SMOOTHED // 2
     parts = [values[max(0, place - reach) : place + reach + 1] for place in range(len(values))]
     return [sum(part) / len(part) for part in parts]

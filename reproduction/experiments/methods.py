@@ -1,4 +1,4 @@
-"""The losses that are compared, their candidate parameters, and the choice among them."""
+"""The losses that are compared, their candidate parameters, and the choice between candidates."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from raresight.losses import LDAM, TBL, Alpha, CrossEntropy, Focal, LogitAdjusted, Loss, Poly, VectorScaling
 
-from .settings import NetTrial, Parameters
+from .net_trial import NetTrial, Parameters
 
 # ---- Losses ------------------------------------------------------------------------------------------------
 
 METHODS = ("CE", "CE+LA", "Focal+LA", "LDAM-DRW", "Poly+LA", "VS", "alpha+LA", "TBL", "TBL+LA")
-"""LA: logit adjustment, tau = 1; DRW: deferred reweighting, with a head of cosines."""
+"""LA: logit adjustment with tau = 1. DRW: deferred reweighting, with cosines as scores."""
 
 REFERENCE = "CE+LA"
-"""What the others are compared with: the paper's "CE", which it adjusts."""
+"""The reference of comparisons. The paper calls it "CE", but adjusts it."""
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """The paper's optimum, and other settings far from it, in the order in which they are tried."""
+    """The paper's optimum, and other settings far from it, in the order of trials."""
 
     paper: Parameters
     others: tuple[Parameters, ...]
@@ -46,8 +46,9 @@ _CHOICES = {
     "TBL+LA": _Choice(_tbl(0.7, 0.5), _TBL_OTHERS),
 }
 
-# Appendix D, where its optimum is another one, by set or task, and rho. Multi-class optima are not printed;
-# those of the binary CIFAR-10 stand in. The paper does not train the alpha loss itself: it has TBL's alpha.
+# Optima of Appendix D that differ from those above, by set or task, and rho. Those of several classes are not
+# printed: the optima of the binary CIFAR-10 are used. The paper does not train the alpha loss itself, which
+# gets TBL's alpha.
 _PRINTED: dict[tuple[str, float], dict[str, Parameters]] = {
     ("cifar100", 0.1): {"TBL": _tbl(0.9, 0.5)},
     ("cifar100", 0.01): {"TBL": _tbl(0.7, 1.0)},
@@ -61,7 +62,7 @@ _PRINTED: dict[tuple[str, float], dict[str, Parameters]] = {
 
 
 def paper_parameters(method: str, dataset: str, task: str, rho: float) -> Parameters:
-    """The parameters of the paper's Appendix D.
+    """Return the parameters of the paper's Appendix D.
 
     >>> paper_parameters("TBL+LA", "cifar10", "pair", 0.05)
     (('alpha', 0.85), ('C', 0.5))
@@ -77,10 +78,10 @@ def paper_parameters(method: str, dataset: str, task: str, rho: float) -> Parame
 
 
 def candidates(method: str, dataset: str, task: str, rho: float, count: int) -> tuple[Parameters, ...]:
-    """The `count` parameter settings that are tried: the paper's optimum first, then others far from it.
+    """Return the `count` parameter settings to try: the paper's optimum first, then others far from it.
 
-    Every loss with parameters has as many as any other, so that none wins by more tries. The paper's whole
-    grid has 9, 9, 25 and 20 for focal, poly, VS and TBL.
+    Every loss with parameters has the same number, so that none wins by more tries. The paper's grids have 9
+    (focal, poly), 25 (VS) and 20 (TBL) settings.
 
     >>> candidates("Focal+LA", "cifar10", "halves", 0.01, 2)
     ((('gamma', 1.0),), (('gamma', 2.0),))
@@ -92,12 +93,12 @@ def candidates(method: str, dataset: str, task: str, rho: float, count: int) -> 
 
 
 def is_cosine(method: str) -> bool:
-    """Whether the method's scores are cosines."""
+    """Return whether the scores of a method are cosines."""
     return method in ("LDAM", "LDAM-DRW")
 
 
 def build_loss(method: str, parameters: Parameters, class_counts: Sequence[int]) -> Loss:
-    """The loss of a method for a training set with these class counts: (negatives, positives), or K.
+    """Return the loss of a method for class counts: (negatives, positives), or those of K classes.
 
     VS with one score has l(1, z) = log(1 + e^(iota - delta z)), l(0, z) = log(1 + e^(z - iota)) with
     delta = (n_1/n_max)^gamma and iota = -tau log(n_1/n_0); with K logits it is CE(D f + iota).
@@ -130,13 +131,13 @@ def build_loss(method: str, parameters: Parameters, class_counts: Sequence[int])
 
 @dataclass(frozen=True)
 class Chosen:
-    """A setting and how good it was.
+    """A chosen setting and its value.
 
     Attributes:
-        parameters: Of the loss.
-        lr: The learning rate.
-        value: The mean of the metric over the draws, minus infinity where no setting had one.
-        tries: Settings it was chosen from.
+        parameters: Parameters of the loss.
+        lr: Learning rate.
+        value: Mean of the metric over draws; minus infinity if no setting had finite scores.
+        tries: Number of settings to choose from.
     """
 
     parameters: Parameters
@@ -146,10 +147,10 @@ class Chosen:
 
 
 def choose(records: Sequence[Mapping[str, Any]], column: str) -> dict[str, Chosen]:
-    """For each method the setting with the largest mean of `column` in the last epoch.
+    """Choose for each method the setting with the largest mean of `column` in the last epoch.
 
-    The mean is over the draws and seeds of the records. A training that was frozen counts as the worst:
-    a setting that fails in one draw is not chosen if there is another. Of equal settings the first is taken.
+    The mean is over draws and seeds. A training that was frozen has the value minus infinity, so that a
+    setting that fails in one draw is not chosen if another is finite. Ties go to the first setting.
     """
     values: dict[str, dict[tuple[Parameters, float], list[float]]] = {}
     for record in records:

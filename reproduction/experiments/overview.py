@@ -1,7 +1,7 @@
-"""All experiments with nets on one page: how long each cell was trained, and the paper's numbers beside ours.
+"""Write one page on all experiments with nets: lengths of trainings, and the paper's numbers beside ours.
 
-The other pages have every length of a cell and every measure; this one has the longest length of each, the
-measures that the paper prints, and the comparison at settings that were chosen for each loss.
+The other pages have every length of a cell and every measure. This page has the longest length of each cell,
+the measures that the paper prints, and the comparison at settings that were chosen for each loss.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from raresight.common.atomic_files import write_file
 
 from .. import DEEP_NAMES
 from ..training_records import Record, journal_path, read_records
+from .net_trial import Setup, refuse_seed
 from .pages import REPORTS
 from .report import Report
 from .report_text import (
     ReportColumn,
-    apart_words,
     cell_text,
-    length_words,
+    device_lines,
+    format_devices,
+    format_length,
+    format_origin,
+    format_other_nets,
+    format_standard_errors,
     number,
-    origin_words,
-    other_nets_words,
-    place_lines,
-    places_words,
     records_of,
 )
-from .results import Result, begun_lines, find_results
-from .settings import Setup, refuse_seed
+from .results import Result, find_results, incomplete_lines
 from .trials import EXPERIMENTS, PAPER_EPOCHS, Cell, NetExperiment
 
-# The first part of the paper that an experiment is for.
+# The first part of the paper that uses an experiment.
 _PARTS = {experiment: part for part, experiment in reversed(DEEP_NAMES.items())}
-# What the paper calls the experiments, in its order.
+# The paper's names of the experiments, in its order.
 _TITLES = {"table2": "Table 2", "table4": "Table 4", "ablation-c": "Figure 4", "deer-horse": "Appendix D"}
 
 
@@ -49,13 +49,13 @@ class LongestResults:
     longest: dict[tuple[str, Cell], Result]
 
     def of_role(self, role: str) -> list[Result]:
-        """In the order of the cells."""
+        """Return the results of a role in the order of the cells."""
         cells = self.experiment.cells
         return [self.longest[role, cell] for cell in cells if (role, cell) in self.longest]
 
     def begun(self) -> list[str]:
-        """What is missing of cells that are begun, at every length."""
-        return begun_lines(self.experiment, self.setup, self.finished)
+        """List what is missing in incomplete cells, at every length."""
+        return incomplete_lines(self.experiment, self.setup, self.finished)
 
 
 def run(
@@ -65,7 +65,7 @@ def run(
     *,
     dataset: str = "cifar10",
 ) -> list[Path]:
-    """Write the page from the journals under `out`; nothing is trained.
+    """Write the page from the journals under `out`, without training.
 
     Raises:
         ValueError: No cell of any experiment is complete.
@@ -77,18 +77,18 @@ def run(
         tell(f"reading {journal}")
         found[name] = _found(experiment, setup, read_records(journal))
     finished = {key: record for one in found.values() for key, record in one.finished.items()}
-    nets = [other_nets_words(_PARTS[name], setup, one.finished) for name, one in found.items()]
+    nets = [format_other_nets(_PARTS[name], setup, one.finished) for name, one in found.items()]
     others = " ".join(filter(None, nets))
     if not any(one.longest for one in found.values()):
         begun = [f"{_TITLES[name]}, {line}" for name, one in found.items() for line in one.begun()]
-        lacking = f" (begun, with these missing: {'; '.join(begun)})" if begun else ""
+        lacking = f" (incomplete, missing are: {'; '.join(begun)})" if begun else ""
         raise ValueError(
             f"there are no results of nets on {dataset} in {out / 'deep'}{lacking}: train them with "
             f"python -m reproduction table2 --dataset {dataset} --data FOLDER, and the like."
             f"{' ' if others else ''}{others}"
         )
     shown = [result for one in found.values() for result in one.longest.values()]
-    about = " ".join(filter(None, [origin_words(setup, shown, finished), others]))
+    about = " ".join(filter(None, [format_origin(setup, shown, finished), others]))
     page = out / f"overview-{dataset}.md"
     return [write_file(page, f"{about}\n\n{markdown(found)}")]
 
@@ -96,14 +96,14 @@ def run(
 def _found(experiment: NetExperiment, setup: Setup, finished: dict[str, Record]) -> LongestResults:
     longest: dict[tuple[str, Cell], Result] = {}
     for role in ("paper", "final", "ablation"):
-        # The longest comes first.
+        # `find_results` returns the longest first.
         for result in find_results(experiment, setup, finished, role):
             longest.setdefault((role, result.cell), result)
     return LongestResults(experiment, setup, finished, longest)
 
 
 def markdown(found: dict[str, LongestResults]) -> str:
-    """The page; a part without results is left out."""
+    """Format the page, without parts that have no results."""
     lines = ["### How long each cell was trained", "", *_lengths(found)]
     for report in REPORTS:
         fixed = found[report.experiment].of_role("paper")
@@ -119,7 +119,7 @@ def markdown(found: dict[str, LongestResults]) -> str:
 
 
 def _short_columns(report: Report) -> list[ReportColumn]:
-    """The first, and what it measures in the last epoch if it is of another."""
+    """Return the first column, and that of the same metric in the last epoch if it is another."""
     first = report.columns[0]
     return [
         column
@@ -129,7 +129,7 @@ def _short_columns(report: Report) -> list[ReportColumn]:
 
 
 def _printed_columns(report: Report) -> list[ReportColumn]:
-    """Of each metric that the paper prints the column that is judged as it did."""
+    """Return for each metric that the paper prints the column that chooses the epoch as the paper does."""
     printed = {metric for _, _, _, metric, _ in report.printed}
     first: dict[str, ReportColumn] = {}
     for column in report.paper_columns:
@@ -162,16 +162,16 @@ def _lengths(found: dict[str, LongestResults]) -> list[str]:
 
 
 def _length(result: Result | None, shown: Sequence[Result]) -> str:
-    """How long a cell was trained, and where, unless all that is `shown` was trained in one place."""
+    """Format the length of a cell's trainings, and their device unless all `shown` have the same one."""
     if result is None:
         return "not trained"
-    records, words = records_of([result]), length_words(result)
-    place = f" on {places_words(records)}" if place_lines(result, shown) else ""
+    records, words = records_of([result]), format_length(result)
+    place = f" on {format_devices(records)}" if device_lines(result, shown) else ""
     return f"{f'**{words}**' if result.epochs == PAPER_EPOCHS else words}, {len(records)} nets{place}"
 
 
 def _table(results: Sequence[Result], text: Callable[[Result, str], str]) -> list[str]:
-    """A row for each method and a column for each cell."""
+    """Format a table with a row for each method and a column for each cell."""
     is_one_task = len({result.cell.task for result in results}) == 1
     cells = [f"rho {result.cell.rho:g}" if is_one_task else str(result.cell) for result in results]
     titles = ["", *(f"{cell}, {result.epochs} epochs" for cell, result in zip(cells, results, strict=True))]
@@ -182,12 +182,16 @@ def _table(results: Sequence[Result], text: Callable[[Result, str], str]) -> lis
 
 
 def _beside(report: Report, column: ReportColumn, result: Result, method: str) -> str:
-    """Ours, and in parentheses the paper's with the difference in standard errors, if of the same length."""
+    """Format ours, and the paper's in parentheses with the difference in standard errors if equally long."""
     ours = result.mean(method, column.metric, column.when)
     shown = f"{number(column.metric, ours.mean)} ± {number(column.metric, ours.deviation)}"
     printed = result.printed(report.printed, method, column.metric)
     if printed is None:
         return shown
-    apart = apart_words(ours, printed) if result.epochs == PAPER_EPOCHS else f"of {PAPER_EPOCHS} epochs"
+    apart = (
+        format_standard_errors(ours, printed)
+        if result.epochs == PAPER_EPOCHS
+        else f"of {PAPER_EPOCHS} epochs"
+    )
     words = [number(column.metric, printed.mean), apart]
     return f"{shown} (paper {', '.join(filter(None, words))})"

@@ -1,4 +1,4 @@
-"""The pages of Table 2, Table 4 and Appendix D: their columns, and the claims that they judge."""
+"""The pages of Table 2, Table 4 and Appendix D: their columns, and the claims that they test."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _minority_claims(final: Sequence[Result], paper: Sequence[Result]) -> list[s
     return [
         *beats_every_rival(final, "minority_accuracy_linked", "minority accuracy after the link"),
         *beats_every_rival(paper, "minority_accuracy", "minority accuracy by argmax", "best accuracy"),
-        # What is won for the minority may be lost for the others.
+        # A gain for the minority may cost accuracy of the other class.
         *beats_every_rival(final, "accuracy_linked", "accuracy of both classes after the link"),
         *rivals_do_not_improve(final, "roc_auc", "AUC, epoch chosen on validation", "validation"),
         *rivals_do_not_improve(final, "roc_auc", "AUC, last epoch"),

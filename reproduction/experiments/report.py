@@ -1,4 +1,4 @@
-"""An experiment as a CSV file of numbers, a page of Markdown and figures."""
+"""Write an experiment as a CSV file of numbers, a page of Markdown and figures."""
 
 from __future__ import annotations
 
@@ -14,74 +14,74 @@ from raresight.common.atomic_files import write_files
 from .. import UnfinishedError
 from ..estimates import LEVEL, paired
 from ..output import PICTURES, rows_text
-from ..training_records import Record, clip_words, journal_path, largest_norm, origin, read_records
+from ..training_records import Record, format_clip_limits, journal_path, largest_norm, origin, read_records
+from .balanced_metrics import BINARY_METRICS, CLASS_METRICS
 from .figures import draw_differences, draw_epochs
 from .methods import REFERENCE, candidates
-from .metrics import BINARY_METRICS, CLASS_METRICS
+from .net_trial import (
+    DATASETS,
+    PAPER_WIDTH,
+    ROLES,
+    Setup,
+    format_parameters,
+    refuse_seed,
+    size_of,
+    validation_share,
+)
 from .report_text import (
     CHOSEN_BY,
     ReportColumn,
     cell_text,
     cell_title,
     claim_verdict,
+    device_lines,
     difference_text,
-    epochs_words,
-    method_words,
+    format_devices,
+    format_evaluated_epochs,
+    format_method,
+    format_origin,
+    format_other_nets,
+    format_setting,
     number,
-    origin_words,
-    other_nets_words,
-    place_lines,
-    places_words,
     printed_cells,
     records_of,
-    setting_words,
     settings_name,
 )
 from .results import (
     WHEN,
     Result,
     Table,
-    apart,
-    begun_lines,
     chosen_settings,
+    distance_to_printed,
     find_results,
-    is_begun,
+    incomplete_lines,
+    is_started,
     missing_lines,
     on_validation,
-)
-from .settings import (
-    DATASETS,
-    PAPER_WIDTH,
-    ROLES,
-    Setup,
-    parameter_words,
-    refuse_seed,
-    size_of,
-    validation_share,
 )
 from .trials import EXPERIMENTS, NetExperiment, beyond_rate, check_rhos
 from .verdicts import OURS, verdicts
 
 # ---- In one table ------------------------------------------------------------------------------------------
 
-DIGEST_TITLE = "#### In one table"
+SUMMARY_TITLE = "#### In one table"
 
 
-def digest(
+def summary_lines(
     printed: Table,
     column: ReportColumn,
     paper_column: ReportColumn,
     final: Sequence[Result],
     paper: Sequence[Result],
 ) -> list[str]:
-    """Lines of Markdown: a row for each cell, length and method.
+    """Format the summary table: a row for each cell, length and method.
 
     Args:
         printed: The paper's numbers.
-        column: What is shown of the chosen settings, with its difference to CE+LA.
-        paper_column: What is shown of the paper's setting; the paper's number is of the same metric.
+        column: Column for the chosen settings, with the difference to CE+LA.
+        paper_column: Column for the paper's setting; the paper's number beside it has the same metric.
         final: Results at the chosen settings.
-        paper: Results at the paper's setting, of the first draw.
+        paper: Results at the paper's setting, on the first draw.
     """
     has_draws = any(len(result.experiment.draws) > 1 for result in final)
     titles = (
@@ -89,22 +89,22 @@ def digest(
         *(["the same, first draw alone"] if has_draws else []),
         *(f"the paper's setting: {paper_column.full_title}", "the paper", "apart"),
     )
-    lines = [DIGEST_TITLE, "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    lines = [SUMMARY_TITLE, "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for task, found in _by_task((*final, *paper)).items():
         chosen, fixed = found.get("final"), found.get("paper")
         for place, method in enumerate(next(iter(found.values())).records):
             first = "" if chosen is None else cell_text(chosen, method, column)
             rest = ["", "", ""] if fixed is None else _beside(printed, fixed, method, paper_column)
-            words = method_words(chosen, method) if chosen else method
-            # The paper's setting is trained on the first draw: this is what it can be compared with.
+            words = format_method(chosen, method) if chosen else method
+            # The paper's setting is trained on the first draw only, so show that draw of ours, too.
             alone = [_first_draw(chosen, method, column)] if has_draws else []
-            # The task stands in the first of its rows alone.
+            # Name the task in the first of its rows only.
             lines.append(f"| {' | '.join(['' if place else task, words, first, *alone, *rest])} |")
     return lines
 
 
 def _by_task(results: Iterable[Result]) -> dict[str, dict[str, Result]]:
-    """The results of each cell and length by role, in the order of the cells, the longest first."""
+    """Group results by cell and length, then role, in the order of the cells, the longest first."""
     found: dict[str, dict[str, Result]] = {}
     for result in sorted(results, key=lambda one: (one.experiment.cells.index(one.cell), -one.epochs)):
         found.setdefault(cell_title(result), {})[result.role] = result
@@ -127,12 +127,12 @@ def _beside(printed: Table, result: Result, method: str, column: ReportColumn) -
 # ---- One rate beyond those that were chosen from -----------------------------------------------------------
 
 _RIVALS = ("CE", REFERENCE)
-# The epoch is chosen on validation rows, as the rate is; the last one stands beside it.
+# Choose the epoch on validation rows, as the rate, and show the last epoch beside it.
 _EPOCHS = {"validation": "epoch chosen on validation", "last": "last epoch"}
 
 
 def beyond_lines(final: Sequence[Result], beyond: Sequence[Result]) -> list[str]:
-    """Lines of Markdown: a table for each cell that was trained at both rates, and what it says."""
+    """Format a table and a verdict for each cell that was trained at both rates."""
     pairs = [(chosen, further) for further in beyond for chosen in final if _is_same(chosen, further)]
     if not pairs:
         return []
@@ -171,7 +171,7 @@ def _table(chosen: Result, further: Result, metric: str) -> list[str]:
     titles.append("better on validation rows")
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for method in further.records:
-        cells = [_with_failures(chosen, further, method), chosen.setting(method)]
+        cells = [_format_failures(chosen, further, method), chosen.setting(method)]
         for when in _EPOCHS:
             means = [result.mean(method, metric, when).mean for result in (chosen, further)]
             gap = paired(further.values(method, metric, when), chosen.values(method, metric, when))
@@ -182,19 +182,19 @@ def _table(chosen: Result, further: Result, metric: str) -> list[str]:
 
 
 def _better(chosen: Result, further: Result, method: str) -> Result:
-    """The one of two rates at which validation rows are ranked better."""
+    """Return the result at the one of two rates that is better on validation rows."""
     return max((chosen, further), key=lambda result: _level(result, method))
 
 
 def _level(result: Result, method: str) -> float:
     values = [on_validation(record, result.experiment.choose_by) for record in result.records[method]]
-    # A training that ended early is worse than any, as in every choice of a rate.
+    # A training that ended early counts as the worst, as in `choose`.
     lost = result.failed(method) or any(value is None for value in values)
     return float("-inf") if lost else fmean(value for value in values if value is not None)
 
 
-def _with_failures(chosen: Result, further: Result, method: str) -> str:
-    """The method, with how many of its trainings were not finite at either rate."""
+def _format_failures(chosen: Result, further: Result, method: str) -> str:
+    """Format the method and the number of its trainings that were not finite at either rate."""
     failed = [
         f"{count} not finite at {result.rate(method):g}"
         for result in (chosen, further)
@@ -204,7 +204,7 @@ def _with_failures(chosen: Result, further: Result, method: str) -> str:
 
 
 def _verdict(chosen: Result, further: Result) -> str:
-    """The better TBL less the better cross entropy, loss, rate and epoch all chosen on validation rows."""
+    """Format the difference of the best TBL to the best cross entropy, all chosen on validation rows."""
     metric = chosen.experiment.choose_by
     best = {}
     for names in (OURS, _RIVALS):
@@ -222,26 +222,26 @@ def _verdict(chosen: Result, further: Result) -> str:
 # ---- The page ----------------------------------------------------------------------------------------------
 
 DEFAULT_SIZE = "short"
-"""At which nets are trained where no size is asked for."""
+"""The default of `--size`."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """How an experiment is shown.
+    """The content of the page of an experiment.
 
     Attributes:
-        name: Of the files.
-        title: What it is about.
+        name: Stem of the files.
+        title: Title of the page.
         experiment: One of `EXPERIMENTS`.
-        columns: Of the table at the settings chosen on validation rows; the first is the one in short.
-        paper_columns: Of the table at the paper's setting, the first in short likewise; beside those with a
-            printed number stands that.
+        columns: Columns for settings chosen on validation rows. The summary table has the first.
+        paper_columns: Columns for the paper's setting, with the paper's number beside them if it prints one.
+            The summary table has the first.
         printed: The paper's numbers.
-        drawn: The metric of the figure.
-        drawn_title: Its name there.
-        curves: Metrics, with their names, that are drawn over the epochs of trainings at full length.
-        claims: What the paper says, judged by the results at the chosen settings and at the paper's.
-        drawn_when: The epochs of the figure, of `WHEN`, at the chosen settings and at the paper's.
+        drawn: Metric of the figure.
+        drawn_title: Name of this metric in the figure.
+        curves: Metrics, by title, that are drawn over the epochs of full-length trainings.
+        claims: Returns the paper's claims with verdicts, from results at the chosen and the paper's settings.
+        drawn_when: Epochs of the figure, of `WHEN`, at the chosen settings and at the paper's.
     """
 
     name: str
@@ -257,7 +257,7 @@ class Report:
     drawn_when: tuple[str, str] = ("last", "last")
 
 
-def brought_up_to_date(
+def train_and_read(
     name: str,
     experiment: NetExperiment,
     setup: Setup,
@@ -269,7 +269,7 @@ def brought_up_to_date(
     complete: bool,
     **options: Any,
 ) -> dict[str, Record]:
-    """The finished trials of an experiment, after what is missing was trained if `data` is given."""
+    """Train missing trials if `data` is given, and read all finished ones."""
     check_rhos([experiment], options.get("rhos"), name)
     journals = out / "deep"
     if data is not None and not results_only:
@@ -294,10 +294,13 @@ def train_only(
     rhos: Sequence[float] | None = None,
     **options: Any,
 ) -> int:
-    """Train what is missing and write no page; returns how many trainings are left.
+    """Train missing trials without writing a page; return how many trainings are left.
 
-    Final trainings that wait for a search which was not asked for are an error, not something left: the same
-    command would never come to them. `options` are those of `run_experiment`.
+    `options` are those of `run_experiment`.
+
+    Raises:
+        ValueError: Trainings were asked for without the search that chooses their settings, and it is
+            incomplete. The same command would never train them.
     """
     from .runs import run_experiment
 
@@ -309,7 +312,7 @@ def train_only(
     if outcome.waits_for:
         later = " ".join(role for role in ("final", "beyond") if role in roles)
         words = (
-            "the search comes first, which chooses the settings of the trainings after it; it lacks "
+            "the search, which chooses the settings of these trainings, is incomplete; missing are "
             f"{'; '.join(f'{experiment}, {line}' for line in outcome.waits_for)}: train them with --role "
             f"search, or all with --role search {later}"
         )
@@ -335,11 +338,11 @@ def write_report(
     figures: bool = True,
     **options: Any,
 ) -> list[Path]:
-    """Train what is missing, if `data` is given, and write what the journal has.
+    """Train missing trials if `data` is given, and write the results in the journal.
 
-    A cell is shown at every length at which it is complete; what is missing at `size`, and at others that are
-    begun, is told and written down. Without `figures` tables are written alone. `options` are those of
-    `run_experiment`.
+    A cell is shown at every length at which it is complete. Missing trainings at `size`, and at other sizes
+    with some trainings, are reported by `tell` and on the page. If `figures` is false, no figures are
+    drawn. `options` are those of `run_experiment`.
 
     Raises:
         ValueError: No cell is complete.
@@ -348,7 +351,7 @@ def write_report(
     experiment = EXPERIMENTS[report.experiment]
     setup = Setup(dataset, size_of(size or DEFAULT_SIZE), depth, width)
     experiment.check(setup, report.name)
-    finished = brought_up_to_date(
+    finished = train_and_read(
         *(report.name, experiment, setup, out, tell),
         data=data,
         results_only=results_only,
@@ -364,24 +367,24 @@ def write_report(
     if not final and not paper:
         rhos = options.get("rhos")
         asked = missing_lines(experiment, setup, finished, rhos)
-        raise nothing_complete(report.name, setup, asked, finished, rhos=rhos, trained=is_trained)
-    others = other_nets_words(report.name, setup, finished)
+        raise incomplete_error(report.name, setup, asked, finished, rhos=rhos, trained=is_trained)
+    others = format_other_nets(report.name, setup, finished)
     for line in missing:
         tell(f"missing: {line}")
     stem = f"{report.name}-{setup.stem}"
-    about = " ".join(filter(None, [origin_words(setup, [*final, *paper, *beyond], finished), others]))
+    about = " ".join(filter(None, [format_origin(setup, [*final, *paper, *beyond], finished), others]))
     text = markdown(report, final, paper, beyond, finished, missing, about)
-    page, judged = out / f"{stem}.md", out / f"{experiment.name}-{setup.stem}-verdicts.md"
+    page, verdicts_page = out / f"{stem}.md", out / f"{experiment.name}-{setup.stem}-verdicts.md"
     shown, curves = [*final, *paper], out / f"{stem}-epochs"
     files: dict[Path, str | bytes] = {
         out / f"{stem}.csv": rows_text(number_rows(report, [*shown, *beyond])),
         page: text,
-        judged: verdicts(f"{experiment.name}, {dataset}", about, shown),
+        verdicts_page: verdicts(f"{experiment.name}, {dataset}", about, shown),
     }
     if figures:
         files |= draw_differences(shown, report.drawn, report.drawn_title, report.drawn_when, out / stem)
         files |= draw_epochs(shown, report.curves, curves)
-    # Figures that are not drawn now are of other results than the page.
+    # Earlier figures that are not drawn now would show other results than the page.
     earlier = [path.with_suffix(ending) for path in (out / stem, curves) for ending in PICTURES]
     return write_files(files, obsolete=[path for path in earlier if path not in files])
 
@@ -389,13 +392,13 @@ def write_report(
 def not_trained(
     experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record], *, is_asked: bool
 ) -> list[str]:
-    """What is missing at the size of `setup`, if it is asked for or begun, and at others that are begun."""
-    own = is_asked or is_begun(experiment, setup, finished)
+    """List what is missing at the size of `setup`, if asked for or started, and at other started sizes."""
+    own = is_asked or is_started(experiment, setup, finished)
     lines = missing_lines(experiment, setup, finished) if own else []
-    return list(dict.fromkeys([*lines, *begun_lines(experiment, setup, finished)]))
+    return list(dict.fromkeys([*lines, *incomplete_lines(experiment, setup, finished)]))
 
 
-def nothing_complete(
+def incomplete_error(
     name: str,
     setup: Setup,
     missing: Sequence[str],
@@ -404,19 +407,21 @@ def nothing_complete(
     rhos: Sequence[float] | None,
     trained: bool,
 ) -> ValueError:
-    """The error where no cell is complete; after training it says that the same command continues."""
+    """Return the error for results without a complete cell; after training, it says how to continue."""
     more = f", and {len(missing) - 1} more, which --plan counts" if len(missing) > 1 else ""
     lacking = f"{name} has no complete cell yet: missing are {missing[0]}{more}."
     hints = ""
-    if others := other_nets_words(name, setup, finished):
+    if others := format_other_nets(name, setup, finished):
         hints += f". These are of {setup.net}. {others}".removesuffix(".")
     if trained:
-        return UnfinishedError(f"{lacking} What was trained is kept: the same command goes on{hints}.")
-    return ValueError(f"{lacking} Train them with {_training_words(name, setup, rhos)}{hints}")
+        return UnfinishedError(
+            f"{lacking} Finished trainings are kept: run the same command to resume{hints}."
+        )
+    return ValueError(f"{lacking} Train them with {_training_command(name, setup, rhos)}{hints}")
 
 
-def _training_words(name: str, setup: Setup, rhos: Sequence[float] | None) -> str:
-    """The command that trains what was asked for."""
+def _training_command(name: str, setup: Setup, rhos: Sequence[float] | None) -> str:
+    """Format the command that trains what was asked for."""
     options = "" if setup.dataset == "cifar10" else f" --dataset {setup.dataset}"
     options += "" if setup.size.name == DEFAULT_SIZE else f" --size {setup.size.name}"
     options += "".join([" --rho", *(f" {rho:g}" for rho in rhos)]) if rhos else ""
@@ -426,7 +431,7 @@ def _training_words(name: str, setup: Setup, rhos: Sequence[float] | None) -> st
 
 
 def number_rows(report: Report, results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Every metric of every method and cell, at every epoch that `WHEN` names."""
+    """Return every metric of every method and cell, at every epoch of `WHEN`."""
     rows = []
     for result in results:
         names = CLASS_METRICS if result.experiment.classes else BINARY_METRICS
@@ -462,7 +467,7 @@ def number_rows(report: Report, results: Sequence[Result]) -> list[dict[str, Any
                             "paper_deviation": "" if printed is None else _or_empty(printed.deviation),
                             "standard_errors_apart": ""
                             if printed is None
-                            else _or_empty(apart(found, printed)),
+                            else _or_empty(distance_to_printed(found, printed)),
                         }
                     )
     return rows
@@ -477,15 +482,15 @@ def markdown(
     missing: Sequence[str],
     about: str,
 ) -> str:
-    """The page of an experiment; `about` says what its nets are."""
+    """Format the page of an experiment; `about` describes its nets."""
     lines, shown = [f"### {report.title}", "", about, ""], [*final, *paper]
-    lines += digest(report.printed, report.columns[0], report.paper_columns[0], final, paper)
+    lines += summary_lines(report.printed, report.columns[0], report.paper_columns[0], final, paper)
     lines += ["", "#### What the paper claims", ""]
     lines += [f"* {line}" for line in report.claims(final, paper)]
     if final:
-        lines += ["", "#### Settings chosen on validation rows", "", _protocol_words(report, final)]
+        lines += ["", "#### Settings chosen on validation rows", "", _format_protocol(report, final)]
         for result in final:
-            lines += ["", f"**{cell_title(result)}**", "", *place_lines(result, shown)]
+            lines += ["", f"**{cell_title(result)}**", "", *device_lines(result, shown)]
             lines += _final_table(report, result, finished)
     if found := beyond_lines(final, beyond):
         lines += ["", *found]
@@ -494,25 +499,31 @@ def markdown(
             "",
             "#### The paper's own setting",
             "",
-            f"{_paper_words(paper[0].experiment)} {epochs_words(paper)} {_clip_words(paper)}",
+            " ".join(
+                [
+                    _format_paper_protocol(paper[0].experiment),
+                    format_evaluated_epochs(paper),
+                    _format_clipping(paper),
+                ]
+            ),
         ]
         for result in paper:
-            lines += ["", f"**{cell_title(result)}**", "", *place_lines(result, shown)]
+            lines += ["", f"**{cell_title(result)}**", "", *device_lines(result, shown)]
             lines += _paper_table(report, result)
     if missing:
         lines += ["", "Not trained yet:", "", *(f"* {line}" for line in missing)]
     return "\n".join(lines) + "\n"
 
 
-def _tries_words(final: Sequence[Result]) -> str:
-    """Which parameters were chosen from: what was not varied was not chosen."""
+def _format_candidates(final: Sequence[Result]) -> str:
+    """Format the parameters that the search tried: others were not varied."""
     tried: dict[str, dict[str, None]] = {}
     for result in final:
         setup, cell = result.setup, result.cell
         for method in result.records:
             count = setup.size.candidates
             for parameters in candidates(method, setup.dataset, cell.task, cell.rho, count):
-                tried.setdefault(method, {})[parameter_words(parameters)] = None
+                tried.setdefault(method, {})[format_parameters(parameters)] = None
     listed = "; ".join(f"{method} {', '.join(words)}" for method, words in tried.items() if any(words))
     counts = " or ".join(map(str, sorted({result.setup.size.candidates for result in final})))
     rates = ", ".join(f"{lr:g}" for lr in DATASETS[final[0].setup.dataset].lrs)
@@ -522,30 +533,31 @@ def _tries_words(final: Sequence[Result]) -> str:
     )
 
 
-def _protocol_words(report: Report, final: Sequence[Result]) -> str:
+def _format_protocol(report: Report, final: Sequence[Result]) -> str:
     first = final[0]
     draws, by = len(first.experiment.draws), first.experiment.choose_by
     intervals = sum(len(result.records) - 1 for result in final) * sum(c.is_compared for c in report.columns)
-    # A choice at the edge says that a larger rate might have been better still.
+    # If the largest rate is chosen often, an even larger one might be better.
     largest = max(DATASETS[first.setup.dataset].lrs)
     rates = [records[0]["trial"]["lr"] for result in final for records in result.records.values()]
     return (
         f"Learning rate and parameters of each loss were chosen by {CHOSEN_BY[by]} on validation rows "
         f"of the training images ({draws} {'draw' if draws == 1 else 'draws'} of the task, a seed of their "
-        f"own). {_tries_words(final)} A share of every category validates "
+        f"own). {_format_candidates(final)} A share of every category validates "
         f"({validation_share(first.cell.task):.0%}); of the rare ones these are rows that the task leaves "
         "unused, so that only the common ones train on fewer. Then three new seeds a draw, on the same rows. "
         "In parentheses the "
         f"difference to {REFERENCE}, paired by draw and seed, with its {LEVEL:.0%} interval for these draws; "
         f"**bold** where that leaves out zero. Of the {intervals} intervals about "
         f"{intervals * (1 - LEVEL):.0f} would be bold by chance alone. Trained on "
-        f"{places_words(records_of(final))}. The largest rate tried, {largest:g}, was chosen "
-        f"{rates.count(largest)} times of {len(rates)}. {epochs_words(final)} {_clip_words(final)}"
+        f"{format_devices(records_of(final))}. The largest rate tried, {largest:g}, was chosen "
+        f"{rates.count(largest)} times of {len(rates)}. {format_evaluated_epochs(final)} "
+        f"{_format_clipping(final)}"
     )
 
 
-def _clip_words(results: Sequence[Result]) -> str:
-    """Whose gradients were clipped: a limit that meets some losses only is part of the comparison."""
+def _format_clipping(results: Sequence[Result]) -> str:
+    """Format whose gradients were clipped. A limit that affects only some losses is part of a comparison."""
     counts: dict[str, list[bool]] = {}
     largest: dict[str, float] = {}
     for result in results:
@@ -560,12 +572,13 @@ def _clip_words(results: Sequence[Result]) -> str:
         if any(above)
     ]
     return (
-        f"Gradient norms are clipped at {clip_words(records_of(results))}, which the paper does not say it "
-        f"did; trainings with a larger norm in a judged epoch: {', '.join(met) if met else 'none'}."
+        f"Gradient norms are clipped at {format_clip_limits(records_of(results))}, which the paper does not "
+        "say it did; trainings with a larger norm in an evaluated epoch: "
+        f"{', '.join(met) if met else 'none'}."
     )
 
 
-def _paper_words(experiment: NetExperiment) -> str:
+def _format_paper_protocol(experiment: NetExperiment) -> str:
     unsaid = (
         " The paper prints no parameters for several classes: those of its binary CIFAR-10 stand in."
         if experiment.classes
@@ -585,11 +598,11 @@ def _final_table(report: Report, result: Result, finished: Mapping[str, Record])
     titles = ["", "chosen", *(column.title for column in report.columns)]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for method in result.records:
-        there = setting_words(on_test[method])
+        there = format_setting(on_test[method])
         other = "" if there == result.setting(method) else f" (the test set would choose {there})"
         cells = [cell_text(result, method, column) for column in report.columns]
         lines.append(
-            f"| {method_words(result, method)} | {result.setting(method)}{other} | {' | '.join(cells)} |"
+            f"| {format_method(result, method)} | {result.setting(method)}{other} | {' | '.join(cells)} |"
         )
     return lines
 
@@ -611,7 +624,7 @@ def _paper_table(report: Report, result: Result) -> list[str]:
                 cells += printed_cells(
                     result.printed(report.printed, method, column.metric), ours, column.metric
                 )
-        lines.append(f"| {method_words(result, method)} | {result.setting(method)} | {' | '.join(cells)} |")
+        lines.append(f"| {format_method(result, method)} | {result.setting(method)} | {' | '.join(cells)} |")
     return lines
 
 

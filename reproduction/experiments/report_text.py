@@ -1,4 +1,4 @@
-"""How numbers, settings, cells, nets and devices of the experiments are written."""
+"""Format numbers, settings, cells, nets and devices of the experiments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from ..estimates import Estimate
 from ..paper_numbers import Printed
 from ..training_records import Record
+from .balanced_metrics import is_better
+from .budget import published_rows
 from .methods import REFERENCE, Chosen
-from .metrics import is_better
-from .plan import published_rows
-from .results import Result, apart, search_records
-from .settings import DATASETS, NetTrial, Setup, net_words, parameter_words
+from .net_trial import DATASETS, NetTrial, Setup, format_net, format_parameters
+from .results import Result, distance_to_printed, search_records
 from .trials import PAPER_EPOCHS
 
 # ---- Numbers and settings ----------------------------------------------------------------------------------
@@ -23,12 +23,12 @@ _EVERY = "every epoch"
 
 
 CHOSEN_BY = {"roc_auc": "AUC", "accuracy_linked": "accuracy after the link"}
-"""The metrics by which settings are chosen, in words."""
+"""Names of the metrics that choose settings."""
 
 
 @dataclass(frozen=True)
 class ReportColumn:
-    """A column of a table: a metric at an epoch of `WHEN`, and whether the difference to CE+LA is shown."""
+    """A column of a table: a metric at an epoch of `WHEN`, optionally with the difference to CE+LA."""
 
     title: str
     metric: str
@@ -37,33 +37,34 @@ class ReportColumn:
 
     @property
     def full_title(self) -> str:
-        """The title with the epoch, which tables that have a column of the last one for each leave out."""
+        """The title with the epoch. Tables whose columns all have the last epoch leave it out."""
         return self.title if "epoch" in self.title else f"{self.title}, last epoch"
 
 
 def printed_cells(printed: Printed | None, ours: Estimate, metric: str) -> list[str]:
+    """Format the paper's number, and the difference of ours to it; both empty if it prints none."""
     if printed is None:
         return ["", ""]
-    text, words = number(metric, printed.mean), apart_words(ours, printed)
+    text, words = number(metric, printed.mean), format_standard_errors(ours, printed)
     if printed.deviation is None:
         gap = number(metric, ours.mean - printed.mean, sign=True)
         return [text, f"{gap} ({words})" if words else gap]
     return [f"{text} ± {number(metric, printed.deviation)}", words]
 
 
-def apart_words(ours: Estimate, printed: Printed) -> str:
-    """The standard errors between ours and the paper's, which are ours alone where it prints no deviation.
+def format_standard_errors(ours: Estimate, printed: Printed) -> str:
+    """Format the difference of ours to the paper's in standard errors; empty if these are unknown.
 
-    Nothing where there is no error to measure by.
+    If the paper prints no deviation, the standard error is that of ours alone, and the text says so.
     """
-    errors = apart(ours, printed)
+    errors = distance_to_printed(ours, printed)
     if math.isnan(errors):
         return ""
     return f"{errors:+.1f} SE{' of ours' if printed.deviation is None else ''}"
 
 
 def cell_text(result: Result, method: str, column: ReportColumn) -> str:
-    """A mean, and where it is compared the difference to CE+LA with its interval."""
+    """Format a mean, and for compared columns the difference to CE+LA with its interval."""
     text = number(column.metric, result.mean(method, column.metric, column.when).mean)
     if not column.is_compared or method == REFERENCE:
         return text
@@ -72,21 +73,21 @@ def cell_text(result: Result, method: str, column: ReportColumn) -> str:
 
 
 def difference_text(gap: Estimate, metric: str, *, bold: bool = True) -> str:
-    """A difference with its interval, bold where that leaves out zero."""
+    """Format a difference with its interval, bold if zero is outside."""
     shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
     mark = "**" if bold and (gap.low > 0 or gap.high < 0) else ""
-    return f"{mark}{shown}{mark} [{low}, {high}]{draws_words(gap, metric)}"
+    return f"{mark}{shown}{mark} [{low}, {high}]{format_draws(gap, metric)}"
 
 
-def draws_words(gap: Estimate, metric: str) -> str:
-    """The difference of each draw, where they differ; else nothing."""
+def format_draws(gap: Estimate, metric: str) -> str:
+    """Format the difference of each draw if the draws differ; else return an empty text."""
     if not gap.draws_differ:
         return ""
     return f"; by draw {', '.join(number(metric, mean, sign=True) for mean in gap.by_draw)}"
 
 
 def number(metric: str, value: float, *, sign: bool = False) -> str:
-    """A metric as it is shown: percent, or a Brier score.
+    """Format a metric: in per cent, or a Brier score as it is.
 
     >>> number("roc_auc", 0.8541), number("brier_linked", 0.1), number("accuracy", -0.01, sign=True)
     ('85.41', '0.100', '-1.00')
@@ -98,9 +99,9 @@ def number(metric: str, value: float, *, sign: bool = False) -> str:
 
 
 def claim_verdict(gap: Estimate, metric: str) -> str:
-    """Whether a difference is an improvement: "confirmed", "contradicted" or "inconclusive".
+    """Return the verdict on a claimed improvement: "confirmed", "contradicted" or "inconclusive".
 
-    Where the draws of the task differ, it says so.
+    If the draws of the task differ, the verdict says so.
     """
     low, high = (gap.low, gap.high) if is_better(metric, 1.0, 0.0) else (-gap.high, -gap.low)
     found = "confirmed" if low > 0 else "contradicted" if high < 0 else "inconclusive"
@@ -108,6 +109,7 @@ def claim_verdict(gap: Estimate, metric: str) -> str:
 
 
 def settings_name(role: str) -> str:
+    """Return the name of the settings of a role."""
     names = {
         "final": "chosen on validation",
         "paper": "paper's setting",
@@ -116,20 +118,24 @@ def settings_name(role: str) -> str:
     return names.get(role, role)
 
 
-def setting_words(chosen: Chosen) -> str:
-    return f"{parameter_words(chosen.parameters)} lr={chosen.lr:g}".strip()
+def format_setting(chosen: Chosen) -> str:
+    """Format the parameters and the learning rate of a choice."""
+    return f"{format_parameters(chosen.parameters)} lr={chosen.lr:g}".strip()
 
 
-def method_words(result: Result, method: str) -> str:
+def format_method(result: Result, method: str) -> str:
+    """Format a method, with the number of its trainings that were not finite."""
     failed = result.failed(method)
     return f"{method} ({failed} not finite)" if failed else method
 
 
 def cell_title(result: Result) -> str:
-    return f"{result.cell} ({length_words(result)})"
+    """Format the cell and the length of a result."""
+    return f"{result.cell} ({format_length(result)})"
 
 
-def length_words(result: Result) -> str:
+def format_length(result: Result) -> str:
+    """Format the length of trainings in relation to the paper's."""
     if result.epochs == PAPER_EPOCHS:
         return "full length"
     if result.epochs > PAPER_EPOCHS:
@@ -137,22 +143,22 @@ def length_words(result: Result) -> str:
     return f"shortened, {result.epochs} of {PAPER_EPOCHS} epochs"
 
 
-def epochs_words(results: Sequence[Result]) -> str:
-    """After which epochs the nets of each length were judged."""
-    judged: dict[int, dict[str, None]] = {}
+def format_evaluated_epochs(results: Sequence[Result]) -> str:
+    """Format the epochs after which the nets of each length were evaluated."""
+    evaluated: dict[int, dict[str, None]] = {}
     for result in results:
-        judged.setdefault(result.epochs, {})[_judged_epochs(result)] = None
-    if all(list(words) == [_EVERY] for words in judged.values()):
-        return f"Nets are judged after {_EVERY}."
+        evaluated.setdefault(result.epochs, {})[_evaluated_epochs(result)] = None
+    if all(list(words) == [_EVERY] for words in evaluated.values()):
+        return f"Nets are evaluated after {_EVERY}."
     parts = [
-        f"nets{f' of {epochs} epochs' if len(judged) > 1 else ''} are judged after "
+        f"nets{f' of {epochs} epochs' if len(evaluated) > 1 else ''} are evaluated after "
         f"{'; of others after '.join(words)}"
-        for epochs, words in judged.items()
+        for epochs, words in evaluated.items()
     ]
     return f"N{'; '.join(parts)[1:]}: a best epoch is the best of these."
 
 
-def _judged_epochs(result: Result) -> str:
+def _evaluated_epochs(result: Result) -> str:
     epochs = next(iter(result.records.values()))[0]["curve"]["epoch"]
     is_every = epochs == list(range(1, result.epochs + 1))
     return _EVERY if is_every else f"epochs {', '.join(map(str, epochs))}"
@@ -162,20 +168,20 @@ def _judged_epochs(result: Result) -> str:
 
 
 def records_of(results: Iterable[Result]) -> list[Record]:
-    """The records of all methods."""
+    """Return the records of all methods."""
     return [record for result in results for records in result.records.values() for record in records]
 
 
-def origin_words(setup: Setup, results: Sequence[Result], finished: Mapping[str, Record]) -> str:
-    """A paragraph for the beginning of a page: what all its numbers are of."""
+def format_origin(setup: Setup, results: Sequence[Result], finished: Mapping[str, Record]) -> str:
+    """Format the first paragraph of a page: nets, image set and devices of all its numbers."""
     records = records_of(results)
     searches = [
         record for result in results if result.role == "final" for record in search_records(result, finished)
     ]
-    nets, sets = setup.net, _set_words(setup, records)
-    sentences = [f"Nets are {nets} on {sets}, trained on {places_words(records)}."]
+    nets, sets = setup.net, _format_dataset(setup, records)
+    sentences = [f"Nets are {nets} on {sets}, trained on {format_devices(records)}."]
     if searches and set(_places(searches)) != set(_places(records)):
-        sentences.append(f"Those of the search, which chose settings, on {places_words(searches)}.")
+        sentences.append(f"Those of the search, which chose settings, on {format_devices(searches)}.")
     images = Counter(record["images"] for record in (*records, *searches) if record.get("images"))
     if len(images) > 1:
         counts = ", ".join(f"{count} nets" for count in images.values())
@@ -185,7 +191,7 @@ def origin_words(setup: Setup, results: Sequence[Result], finished: Mapping[str,
     return " ".join(sentences)
 
 
-def _set_words(setup: Setup, records: Sequence[Record]) -> str:
+def _format_dataset(setup: Setup, records: Sequence[Record]) -> str:
     title, parts = DATASETS[setup.dataset].title, sum(map(_is_of_a_part, records))
     if not parts:
         return title
@@ -193,16 +199,16 @@ def _set_words(setup: Setup, records: Sequence[Record]) -> str:
 
 
 def _is_of_a_part(record: Record) -> bool:
-    """Whether a net had fewer training rows than the published set gives; rounding may leave out some."""
+    """Return whether a net had fewer training rows than the published set has, beyond rounding."""
     rows = published_rows(NetTrial.from_dict(record["trial"]))["training"]
     return bool(abs(sum(record["class_counts"]) - rows) > 0.01 * rows)
 
 
-def places_words(records: Iterable[Record]) -> str:
-    """On which devices and in which precision, with how many nets each where there are several.
+def format_devices(records: Iterable[Record]) -> str:
+    """Format devices and precisions, with the number of nets on each if there are several.
 
     >>> gpu, cpu = {"device": "H200", "precision": "bf16"}, {"device": "x86_64", "precision": "float32"}
-    >>> places_words([gpu]), places_words([cpu, gpu, gpu])
+    >>> format_devices([gpu]), format_devices([cpu, gpu, gpu])
     ('H200, bf16', 'H200, bf16 (2 nets) and x86_64, float32 (1 net)')
     """
     found = _places(records)
@@ -213,12 +219,12 @@ def places_words(records: Iterable[Record]) -> str:
     )
 
 
-def place_lines(
+def device_lines(
     result: Result,
     shown: Iterable[Result],
     name: Callable[[Record], str] = lambda record: str(record["trial"]["method"]),
 ) -> list[str]:
-    """Lines above a table: where its nets were trained, by their names; none where a page has one place."""
+    """Format where the nets of a table were trained; no lines if the whole page has one device."""
     if len(_places(records_of(shown))) < 2:
         return []
     records = records_of([result])
@@ -234,15 +240,12 @@ def place_lines(
     return [f"Trained on {'; on '.join(parts)}; the others on {most}.", ""]
 
 
-def other_nets_words(name: str, setup: Setup, finished: Mapping[str, Record]) -> str:
-    """Which other nets than that of `setup` the journal of a part of the paper has, and how they are shown.
-
-    Empty where it has none.
-    """
+def format_other_nets(name: str, setup: Setup, finished: Mapping[str, Record]) -> str:
+    """Format which other nets the journal has, and the command that shows them; empty if there are none."""
     trials = [record["trial"] for record in finished.values() if not setup.has(record["trial"])]
     counts = Counter((trial["depth"], trial["width"]) for trial in trials)
     return " ".join(
-        f"There are also {count} trainings of {net_words(depth, width)}, which are not shown here: "
+        f"There are also {count} trainings of {format_net(depth, width)}, which are not shown here: "
         f"python -m reproduction {name} --depth {depth} --width {width} shows them."
         for (depth, width), count in sorted(counts.items())
     )

@@ -1,4 +1,4 @@
-"""What the journal of an experiment holds: sizes, complete cells, and the metrics of their trainings."""
+"""Find in the journal of an experiment its sizes, its complete cells, and the metrics of their trainings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from ..estimates import Estimate, estimate, paired, standard_errors_apart
 from ..paper_numbers import PAPER_NAMES, PAPER_TRIALS, Key, Printed
 from ..training_records import Record
+from .balanced_metrics import is_better
 from .methods import METHODS, Chosen, choose
-from .metrics import is_better
-from .settings import SIZES, NetTrial, Setup, Size
-from .trials import Cell, NetExperiment, cell_trials, lacking_words
+from .net_trial import SIZES, NetTrial, Setup, Size
+from .trials import Cell, NetExperiment, cell_trials, format_missing
 
 # ---- Sizes -------------------------------------------------------------------------------------------------
 
@@ -20,16 +20,19 @@ from .trials import Cell, NetExperiment, cell_trials, lacking_words
 def trials_at(
     experiment: NetExperiment, cell: Cell, setup: Setup, size: Size, finished: Mapping[str, Record]
 ) -> dict[str, list[NetTrial]]:
-    """The trials of a cell by role at another size of the setup, as `cell_trials` has them."""
+    """Return the trials of a cell by role at another size of the setup; see `cell_trials`."""
     return cell_trials(experiment, cell, setup.at(size), finished)
 
 
 def sizes_in(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> list[Size]:
-    """The size of `setup`, the named ones, and those that have trainings which none before them has.
+    """List the sizes that have trainings: that of `setup`, the named ones, and others found in the journal.
 
-    Of searches that have led to no result yet it is not known how long that was to be, nor of results without
-    a search how long one was: their size has the same length for both. Of several searches that may have
-    chosen the settings of results, which often are the same, the one that explains the most of them has.
+    A journal does not name the size of a training. Other sizes are inferred from the lengths of searches and
+    results:
+
+    * A search without results, and results without a search, get a size with this length for both.
+    * If several searches could have chosen the settings of results, which are often equal, the search counts
+      that explains most of the results.
     """
     found = list(dict.fromkeys((setup.size, *SIZES.values())))
     lengths = _lengths(experiment, setup, finished)
@@ -37,14 +40,14 @@ def sizes_in(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Rec
     ends = sorted({length for own in lengths.values() for length in own}, reverse=True)
     seen = {key for size in found for key in _roles_at(experiment, setup, size, finished) if key in finished}
     for end in ends:
-        for size, roles in _likely(experiment, setup, searches or [end], end, finished):
+        for size, roles in _possible_sizes(experiment, setup, searches or [end], end, finished):
             new = {key: role for key, role in roles.items() if key in finished and key not in seen}
             is_result = any(role != "search" for role in new.values())
-            if is_result and not _is_of_another(roles, seen, finished):
+            if is_result and not _belongs_to_another_size(roles, seen, finished):
                 found.append(size)
                 seen.update(new)
     for search in searches:
-        # Without a result it is not known of which of the lengths it is.
+        # The length of the results that this search was meant for is unknown.
         size = Size(f"{search},{search}", search, search)
         alone = {key for key in _roles_at(experiment, setup, size, finished) if key in finished} - seen
         if alone:
@@ -53,14 +56,14 @@ def sizes_in(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Rec
     return found
 
 
-def _likely(
+def _possible_sizes(
     experiment: NetExperiment,
     setup: Setup,
     searches: Sequence[int],
     end: int,
     finished: Mapping[str, Record],
 ) -> list[tuple[Size, dict[str, str]]]:
-    """Sizes with results of a length, and their trials; first the one whose search explains most of them."""
+    """Return sizes with results of a length, and their trials; first the one that explains most results."""
     sizes = [Size(f"{search},{end}", search, end) for search in searches]
     known = [(size, _roles_at(experiment, setup, size, finished)) for size in sizes]
     return sorted(
@@ -68,8 +71,14 @@ def _likely(
     )
 
 
-def _is_of_another(roles: Mapping[str, str], seen: set[str], finished: Mapping[str, Record]) -> bool:
-    """Whether a size has final trainings by chance: it is not complete, and others beside are not its own."""
+def _belongs_to_another_size(
+    roles: Mapping[str, str], seen: set[str], finished: Mapping[str, Record]
+) -> bool:
+    """Return whether the final trainings of a size are probably those of another size.
+
+    They are if this size is incomplete, and the same cell and length has final trainings that are not part
+    of it.
+    """
     own = [key for key, role in roles.items() if role == "final"]
     done = [finished[key]["trial"] for key in own if key in finished]
     if not done or len(done) == len(own):
@@ -87,7 +96,7 @@ def _cell_and_length(trial: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _lengths(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> dict[str, set[int]]:
-    """The lengths of the journal's trainings of this net by role, as a size has them."""
+    """Return the lengths of the trainings of this net by role, divided by the stretch of the experiment."""
     found: dict[str, set[int]] = {}
     for record in finished.values():
         trial = record["trial"]
@@ -99,7 +108,7 @@ def _lengths(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Rec
 def _roles_at(
     experiment: NetExperiment, setup: Setup, size: Size, finished: Mapping[str, Record]
 ) -> dict[str, str]:
-    """The roles of the trials at a size, as far as they are known, by their keys."""
+    """Return the roles of all known trials at a size, by their keys."""
     known = [
         trials
         for cell in experiment.cells
@@ -124,14 +133,14 @@ Table = Mapping[Key, Printed]
 
 @dataclass(frozen=True)
 class Result:
-    """The trainings of one cell at one length, all of them there.
+    """The complete trainings of one cell at one length.
 
     Attributes:
-        experiment: Which.
+        experiment: The experiment.
         setup: Set, net and the size at which the cell is complete.
-        cell: Which imbalance.
+        cell: The task and its imbalance.
         role: "final" (settings chosen on validation rows), "paper", "beyond" or "ablation".
-        records: Of each method.
+        records: Records by method.
     """
 
     experiment: NetExperiment
@@ -142,23 +151,24 @@ class Result:
 
     @property
     def epochs(self) -> int:
+        """Length of the trainings."""
         return int(next(iter(self.records.values()))[0]["trial"]["epochs"])
 
     def setting(self, method: str) -> str:
-        """Parameters and learning rate in words."""
+        """Format the parameters and the learning rate of a method."""
         trial = NetTrial.from_dict(self.records[method][0]["trial"])
         return f"{trial.setting} lr={trial.lr:g}".strip()
 
     def rate(self, method: str) -> float:
-        """The learning rate."""
+        """Return the learning rate of a method."""
         return float(self.records[method][0]["trial"]["lr"])
 
     def failed(self, method: str) -> int:
-        """Trainings of a method that ended early because they were not finite."""
+        """Count the trainings of a method that ended early because they were not finite."""
         return sum(record["frozen"] is not None for record in self.records[method])
 
     def values(self, method: str, metric: str, when: str) -> dict[tuple[int, int], float]:
-        """The metric of each training by draw and seed, without those that have none."""
+        """Return the metric of each training by draw and seed, without undefined ones."""
         found = {}
         for record in self.records[method]:
             value = value_at(record, metric, when, self.experiment.choose_by)
@@ -167,25 +177,26 @@ class Result:
         return found
 
     def mean(self, method: str, metric: str, when: str) -> Estimate:
+        """Estimate the mean over trainings."""
         return estimate(self.values(method, metric, when))
 
     def difference(self, method: str, other: str, metric: str, when: str) -> Estimate:
-        """The paired difference of two methods."""
+        """Estimate the paired difference of two methods."""
         return paired(self.values(method, metric, when), self.values(other, metric, when))
 
     def printed(self, table: Table, method: str, metric: str) -> Printed | None:
-        """The paper's number, if it has one."""
+        """Return the paper's number, or None if it prints none."""
         name = PAPER_NAMES.get(method, "")
         return table.get((self.setup.dataset, self.cell.task, self.cell.rho, metric, name))
 
 
-def apart(ours: Estimate, printed: Printed) -> float:
-    """Standard errors between ours and the paper's."""
+def distance_to_printed(ours: Estimate, printed: Printed) -> float:
+    """Return the difference of our mean to the paper's, in standard errors."""
     return standard_errors_apart(ours, printed.mean, printed.deviation, PAPER_TRIALS)
 
 
 def value_at(record: Record, metric: str, when: str, choose_by: str) -> float | None:
-    """A metric on the test set at an epoch of `WHEN`; None where it is not defined.
+    """Return a metric on the test set at an epoch of `WHEN`; None if undefined.
 
     Example:
         >>> curve = {"validation_roc_auc": [0.8, 0.7], "test_roc_auc": [0.6, 0.9]}
@@ -214,7 +225,7 @@ def value_at(record: Record, metric: str, when: str, choose_by: str) -> float | 
 
 
 def on_validation(record: Record, choose_by: str) -> float | None:
-    """How good a training was on validation rows in the epoch that they choose; None if never defined.
+    """Return the best value on validation rows over the epochs of a training; None if never defined.
 
     >>> on_validation({"curve": {"validation_roc_auc": [0.8, None, 0.7]}}, "roc_auc")
     0.8
@@ -227,16 +238,16 @@ def on_validation(record: Record, choose_by: str) -> float | None:
 def find_results(
     experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record], role: str
 ) -> list[Result]:
-    """For each cell every length at which all trainings of the role are finished, the longest first.
+    """Find for each cell every length at which all trainings of a role are finished, the longest first.
 
-    Of several sizes with that length the one of `setup` is shown, or else the first of `sizes_in`.
+    If several sizes have that length, take that of `setup` or else the first of `sizes_in`.
     """
     found: list[Result] = []
     sizes = sorted(sizes_in(experiment, setup, finished), key=lambda size: -size.final_epochs)
     for cell in experiment.cells:
         for size in sizes:
             trials = trials_at(experiment, cell, setup, size, finished).get(role, [])
-            # Other sizes may come to the same length, as some experiments are stretched.
+            # Two sizes can have equal lengths after `stretch`, which rounds and ends at the paper's length.
             if any(other.cell == cell and other.epochs == trials[0].epochs for other in found if trials):
                 continue
             if trials and all(trial.key in finished for trial in trials):
@@ -250,12 +261,12 @@ def find_results(
 
 
 def chosen_settings(result: Result, finished: Mapping[str, Record], rows: str) -> dict[str, Chosen]:
-    """What the search chose by "validation" rows, or would have chosen by "test" rows."""
+    """Return the settings that the search chose on "validation" rows, or would have chosen on "test" rows."""
     return choose(search_records(result, finished), f"{rows}_{result.experiment.choose_by}")
 
 
 def search_records(result: Result, finished: Mapping[str, Record]) -> list[Record]:
-    """The search that the settings of a result were chosen from."""
+    """Return the records of the search that chose the settings of a result."""
     trials = cell_trials(result.experiment, result.cell, result.setup, finished)["search"]
     return [finished[trial.key] for trial in trials]
 
@@ -266,9 +277,9 @@ def missing_lines(
     finished: Mapping[str, Record],
     rhos: Sequence[float] | None = None,
 ) -> list[str]:
-    """What the size of `setup` still lacks, a line for each cell and role; empty if nothing.
+    """List what is missing at the size of `setup`, a line for each cell and role.
 
-    Of these imbalances alone if they are given.
+    If `rhos` is given, only these imbalances count.
     """
     lines = []
     for cell in experiment.cells:
@@ -276,18 +287,18 @@ def missing_lines(
             continue
         known = cell_trials(experiment, cell, setup, finished)
         for trials in known.values():
-            if line := lacking_words(cell, trials, finished):
+            if line := format_missing(cell, trials, finished):
                 lines.append(line)
         if "search" in known and "final" not in known:
             lines.append(f"{cell}: all final trainings, whose settings the search has to choose")
     return lines
 
 
-def begun_lines(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:
-    """What sizes lack that are begun: without it they are not shown.
+def incomplete_lines(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> list[str]:
+    """List what is missing at sizes with some trainings: cells are shown only when complete.
 
-    Final trainings of a named size are begun once the search has chosen their settings; of another size it is
-    not known how long they were to be before there is one.
+    At a named size, final trainings count as started once the search has chosen their settings. At other
+    sizes their length is unknown until there is one.
     """
     lines: dict[str, None] = {}
     seen: set[str] = set()
@@ -296,15 +307,15 @@ def begun_lines(experiment: NetExperiment, setup: Setup, finished: Mapping[str, 
         for cell in experiment.cells:
             for role, trials in trials_at(experiment, cell, setup, size, finished).items():
                 own = {trial.key for trial in trials if trial.key in finished}
-                # Sizes have trials in common: what is of one that is known is no beginning of another.
-                has_begun = bool(own) or role == "final" if is_known else not own <= seen
+                # Sizes have trials in common: those of a known size do not count as the start of another.
+                has_started = bool(own) or role == "final" if is_known else not own <= seen
                 seen |= own
-                if has_begun and (line := lacking_words(cell, trials, finished)):
+                if has_started and (line := format_missing(cell, trials, finished)):
                     lines[line] = None
     return list(lines)
 
 
-def is_begun(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> bool:
-    """Whether any training of that very size is finished."""
+def is_started(experiment: NetExperiment, setup: Setup, finished: Mapping[str, Record]) -> bool:
+    """Return whether any training of the size of `setup` is finished."""
     known = [cell_trials(experiment, cell, setup, finished).values() for cell in experiment.cells]
     return any(trial.key in finished for cell in known for trials in cell for trial in trials)

@@ -1,4 +1,4 @@
-"""Train a stack of trials that share net, rows and length, and judge it on validation and test rows.
+"""Train a stack of trials that share net, rows and length, and evaluate it on validation and test rows.
 
 A stack that is killed or runs out of time resumes from its folder and reaches the same weights.
 """
@@ -34,10 +34,10 @@ from ..images.rows import ImageRows
 from ..resnet import resnet_cifar
 from ..resnet.trunk import kernels_for
 from ..training_records import Record, provenance
+from .balanced_metrics import BINARY_METRICS, CLASS_METRICS, binary_metrics, class_metrics, undefined
+from .budget import evaluated_epochs
 from .methods import build_loss, is_cosine
-from .metrics import BINARY_METRICS, CLASS_METRICS, binary_metrics, class_metrics, undefined
-from .plan import evaluated_epochs
-from .settings import NetTrial, validation_share
+from .net_trial import NetTrial, validation_share
 from .trials import DECAYS, PAPER_EPOCHS
 
 # ---- Rows of a trial ---------------------------------------------------------------------------------------
@@ -52,13 +52,13 @@ _READERS: dict[str, Callable[..., ImageSet]] = {
 
 @dataclass(frozen=True)
 class TaskRows:
-    """What a trial is trained and judged on.
+    """The rows on which a trial is trained and evaluated.
 
     Attributes:
-        training: The imbalanced training rows.
-        validation: Rows of the training images that are not trained on, equally many of each category; None
-            where none were kept back.
-        test: The published test images that take part.
+        training: Imbalanced training rows.
+        validation: Rows held out from the training images, equally many of each category; None if there are
+            none.
+        test: Published test images of the categories of the task.
         class_counts: Training rows of each label.
     """
 
@@ -69,18 +69,18 @@ class TaskRows:
 
 
 def read_images(dataset: str, folder: Path, *, complete: bool = True) -> ImageSet:
-    """Read a published set; with `complete=False` also a part of one."""
+    """Read a published set; with `complete=False`, also a part of one."""
     return _READERS[dataset](folder, complete=complete)
 
 
 def set_digest(images: ImageSet) -> str:
-    """A number that tells whether two image sets are the same, in pixels and labels."""
+    """Return a digest of the pixels and labels of an image set."""
     parts = (images.train, images.test)
     return digest_of_arrays("image set", *(array for part in parts for array in (part.pixels, part.labels)))
 
 
 def make_task(images: Images, trial: NetTrial) -> Imbalanced:
-    """The imbalanced task of a trial on the training images."""
+    """Return the imbalanced task of a trial on the training images."""
     labels, rho, draw = images.labels, trial.rho, trial.draw
     if trial.task == "halves":
         return halves(labels, rho, draw)
@@ -93,18 +93,18 @@ def make_task(images: Images, trial: NetTrial) -> Imbalanced:
     raise ValueError(f"task must be halves, pair, exponential or step, but is {trial.task!r}")
 
 
-def keep_back(
+def hold_out_validation(
     task: Imbalanced, categories: NDArray[np.int64], share: float, seed: int
 ) -> tuple[Imbalanced, NDArray[np.intp], NDArray[np.int64]]:
-    """The task without its validation rows, those rows and their labels.
+    """Hold out validation rows; return the task without them, these rows and their labels.
 
-    `share` of every category validates: rows that the task leaves unused as far as there are enough, which
-    is all of them for a rare category, and else rows that would have been trained on. The rare side so trains
-    on all its rows, and a category that the task uses whole on the share less.
+    A `share` of every category is held out. Rows that the task leaves unused come first, then training rows.
+    Rare categories have enough unused rows, so they keep all their training rows. A category that the task
+    uses completely has fewer training rows.
 
     Example:
         >>> categories = np.arange(4).repeat(50)
-        >>> task, rows, labels = keep_back(halves(categories, 0.1, 0), categories, 0.2, 0)
+        >>> task, rows, labels = hold_out_validation(halves(categories, 0.1, 0), categories, 0.2, 0)
         >>> task.class_counts, np.bincount(labels), np.bincount(categories[rows])
         ((80, 10), array([20, 20]), array([10, 10, 10, 10]))
     """
@@ -133,12 +133,14 @@ def keep_back(
 
 
 def task_rows(images: ImageSet, trial: NetTrial) -> TaskRows:
-    """The rows of a trial; all trials of a stack have the same."""
+    """Return the rows of a trial, which all trials of its stack share."""
     task = make_task(images.train, trial)
     if not trial.held_out:
         training = ImageRows.training(images.train, task)
         return TaskRows(training, None, training.test(images.test, task), task.class_counts)
-    task, rows, labels = keep_back(task, images.train.labels, validation_share(trial.task), trial.draw)
+    task, rows, labels = hold_out_validation(
+        task, images.train.labels, validation_share(trial.task), trial.draw
+    )
     training = ImageRows.training(images.train, task)
     validation = training.like(images.train.pixels[rows], labels)
     return TaskRows(training, validation, training.test(images.test, task), task.class_counts)
@@ -146,13 +148,14 @@ def task_rows(images: ImageSet, trial: NetTrial) -> TaskRows:
 
 # ---- The stack ---------------------------------------------------------------------------------------------
 
+# Epochs of the warm-up in the paper's 250.
 _WARMUP = 10
-# Their gradients have no bound; see `DEFAULT_CLIP`.
+# Losses with unbounded gradients, which need a limit; see `DEFAULT_CLIP`.
 _STEEP = ("alpha+LA", "TBL", "TBL+LA")
-# What a killed training loses at most; a checkpoint of 48 nets takes about a second.
+# A killed training loses at most this time. A checkpoint of 48 nets takes about a second.
 CHECKPOINT_SECONDS = 60.0
 REMOVED = ".removed"
-"""How the name of a folder ends while it is removed."""
+"""Suffix of the name of a folder while it is removed."""
 
 
 def image_recipe(**changes: Any) -> Recipe:
@@ -174,7 +177,7 @@ def image_recipe(**changes: Any) -> Recipe:
 
 
 def recipe_of(trials: Sequence[NetTrial], precision: str = "float32") -> Recipe:
-    """The paper's recipe with the learning rate of each trial, its schedule scaled to their length.
+    """Return the paper's recipe with the learning rate of each trial, its schedule scaled to their length.
 
     Example:
         >>> trial = NetTrial("cifar10", "step", 0.1, 0, True, 32, 16, "CE", (), 0.006, 0, 25, "final")
@@ -195,18 +198,18 @@ def recipe_of(trials: Sequence[NetTrial], precision: str = "float32") -> Recipe:
         decay_epochs=decays,
         drw_epoch=decays[0],
         precision=precision,
-        # Judging in float32 takes longer than training in bfloat16, and changes an AUC in the fourth digit
-        # (benchmarks/measure_judging.py).
+        # Evaluation in float32 takes longer than training in bfloat16, and changes an AUC in the fourth digit
+        # only (benchmarks/measure_evaluation.py).
         bf16_evaluation=precision == "bf16",
     )
 
 
 def _anchor_recipe(trials: Sequence[NetTrial], precision: str) -> Recipe:
-    """The recipe of LDAM's authors (their `cifar_train.py`), its schedule scaled to another length.
+    """Return the recipe of LDAM's authors (their `cifar_train.py`), its schedule scaled to another length.
 
-    They have no limit of the gradient norm. Losses with an unbounded gradient keep ours. Apart from that,
-    their warm-up rises by epochs, ours by steps, and they train on the last batch of an epoch, too, which is
-    not full.
+    They do not limit gradient norms; here losses with unbounded gradients keep our limit. There are two other
+    differences: their warm-up rises by epochs, ours by steps; and they also train on the last batch of an
+    epoch, which is not full.
     """
     epochs = trials[0].epochs
     decays = (round(0.8 * epochs), round(0.9 * epochs))
@@ -236,17 +239,17 @@ def train_stack(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     tell: Callable[[str], None] = lambda message: None,
 ) -> list[Record] | None:
-    """Train trials as one stack; returns their records, or None if time ran out and a checkpoint is kept.
+    """Train trials as one stack; return their records, or None if time ran out and a checkpoint was saved.
 
     Args:
-        trials: They share what `NetTrial.together` says.
-        rows: Theirs.
-        folder: For checkpoints, held by the caller against other processes; `remove_folder` removes it once
-            the records are on the disk.
-        device: Where.
+        trials: Trials with the same `NetTrial.stack_key`.
+        rows: Rows of the trials.
+        folder: Folder of checkpoints, which the caller holds against other processes. After the records are
+            written, the caller removes it by `remove_folder`.
+        device: Such as "cpu" or "cuda".
         precision: See `Recipe`.
-        seconds_left: Asked before every epoch; an epoch that would take longer is not begun.
-        checkpoint_seconds: The time between checkpoints.
+        seconds_left: Called before every epoch. An epoch that would take longer does not start.
+        checkpoint_seconds: Time between checkpoints.
         tell: Called with each line of progress.
     """
     recipe = recipe_of(trials, precision)
@@ -264,19 +267,19 @@ def train_stack(
         training_session(replicas, training, recipe, place=TrainingFolder(folder, identity)) as loop,
         ThreadPoolExecutor(1) as beside,
     ):
-        judged = {name: part.to(device, torch.float32) for name, part in given.items()}
-        run = _StackTraining(tuple(trials), replicas, recipe, judged, rows.class_counts, loop, beside)
+        evaluated = {name: part.to(device, torch.float32) for name, part in given.items()}
+        run = _StackTraining(tuple(trials), replicas, recipe, evaluated, rows.class_counts, loop, beside)
         return run.records() if run.go(seconds_left, checkpoint_seconds, tell) else None
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove what a stack kept, once its records are on the disk; who holds the folder holds it no longer."""
-    # Away at once, with its lock: another process finds all of it or nothing.
+    """Remove the folder of a stack whose records are written. This also releases the hold on the folder."""
+    # Rename it first, with its lock: another process finds all of it or nothing.
     gone = folder.with_name(f"{folder.name}{REMOVED}")
     shutil.rmtree(gone, ignore_errors=True)
     folder.rename(gone)
-    # Another process may be at it, too, and some file systems keep the lock while it is open: the next run
-    # removes what stays.
+    # Files may be left: another process may remove it, too, and some file systems keep a lock file while it
+    # is open. The next run removes them.
     shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -294,10 +297,10 @@ def _replicas_of(trials: Sequence[NetTrial], class_counts: Sequence[int]) -> Rep
 
 
 class _StackTraining:
-    """A stack under way: which epochs are judged, whether time is left, and what is written of each trial.
+    """The training of a stack: runs and evaluates epochs while time is left, and makes the records.
 
-    The scores of an epoch are turned into metrics beside the next one: links and ranks of dozens of nets take
-    a CPU up to a tenth of the time in which a GPU trains them.
+    The metrics of an epoch are computed in a second thread during the next epoch. Links and ranks of dozens
+    of nets take a CPU up to a tenth of the time in which a GPU trains them.
     """
 
     def __init__(
@@ -320,8 +323,8 @@ class _StackTraining:
     def go(
         self, seconds_left: Callable[[], float], checkpoint_seconds: float, tell: Callable[[str], None]
     ) -> bool:
-        """Train to the end; False if time ran out before it."""
-        judged, loop = set(evaluated_epochs(self._trials[0])), self._loop
+        """Train to the end; return False if time ran out before it."""
+        evaluated, loop = set(evaluated_epochs(self._trials[0])), self._loop
         longest = 0.0
         while not loop.is_done:
             left = seconds_left()
@@ -330,19 +333,19 @@ class _StackTraining:
                 return False
             begun = time.monotonic()
             loop.run_epoch()
-            if loop.epoch in judged or loop.is_done:
-                self._judge()
+            if loop.epoch in evaluated or loop.is_done:
+                self._evaluate()
             took = time.monotonic() - begun
             longest = max(longest, took)
             loop.seconds += took
             if time.monotonic() - self._saved >= checkpoint_seconds and not loop.is_done:
                 self._save()
             tell(f"epoch {loop.epoch} of {self._recipe.epochs}, {took:.1f} s")
-        self._note_judged()
+        self._record_evaluation()
         return True
 
     def records(self) -> list[Record]:
-        """What is written of each trial."""
+        """Return the record of each trial."""
         failures = {k: str(failure) for k, failure in self._loop.failures().items()}
         facts = {
             "class_counts": list(self._counts),
@@ -366,7 +369,7 @@ class _StackTraining:
         return found
 
     def _kernels(self) -> str:
-        """What trained the nets: kernels of our own or PyTorch's layers."""
+        """Return which kernels trained the nets: our own or PyTorch's layers."""
         if self._recipe.compiled:
             return "layers"
         kind = torch.bfloat16 if self._recipe.precision == "bf16" else self._replicas.dtype
@@ -374,8 +377,8 @@ class _StackTraining:
         shape = (batch, *self._sets["test"].pixels.shape[1:])
         return kernels_for(self._replicas.device, kind, shape, self._trials[0].width)
 
-    def _judge(self) -> None:
-        self._note_judged()
+    def _evaluate(self) -> None:
+        self._record_evaluation()
         step = self._loop.step
         norms, losses = step.norms.double().cpu().numpy(), step.losses.double().cpu().numpy()
         rows: list[dict[str, Any]] = [
@@ -395,21 +398,21 @@ class _StackTraining:
     def _with_metrics(
         self, rows: list[dict[str, Any]], scores: Mapping[str, Tensor], losses: Sequence[Loss]
     ) -> list[dict[str, Any]]:
-        """The rows of an epoch with the metrics of its scores."""
+        """Return the rows of an epoch with the metrics of its scores."""
         for name, labels in self._labels.items():
-            judged = metrics_of(scores[name], labels, losses, self._counts)
-            for row, found in zip(rows, judged, strict=True):
+            metrics = metrics_of(scores[name], labels, losses, self._counts)
+            for row, found in zip(rows, metrics, strict=True):
                 row.update({f"{name}_{metric}": value for metric, value in found.items()})
         return rows
 
-    def _note_judged(self) -> None:
-        """Wait for the metrics of the epoch judged last, and keep them."""
+    def _record_evaluation(self) -> None:
+        """Wait for the metrics of the epoch evaluated last, and keep them."""
         if self._pending is not None:
             self._loop.note(self._pending.result())
             self._pending = None
 
     def _loss_now(self, k: int) -> Loss:
-        """The loss of replica k in the epoch that ended: with class weights once they are switched on."""
+        """Return the loss of replica k in the finished epoch, with class weights after `drw_epoch`."""
         loss, late = self._replicas.losses[k], self._recipe.drw_epoch
         deferred = deferred_replicas(self._recipe, self._replicas.losses)[k]
         if not deferred or late is None or self._loop.epoch <= late:
@@ -417,12 +420,12 @@ class _StackTraining:
         return ClassWeighted(loss, effective_number_weights(self._counts))
 
     def _save(self) -> None:
-        self._note_judged()
+        self._record_evaluation()
         self._loop.save({})
         self._saved = time.monotonic()
 
 
-def judge(
+def evaluate_replicas(
     replicas: Replicas,
     rows: ImageRows,
     losses: Sequence[Loss],
@@ -430,14 +433,14 @@ def judge(
     *,
     bf16: bool = False,
 ) -> list[Mapping[str, float | None]]:
-    """The metrics of each replica, its calibrated probabilities by the link of its loss in `losses`."""
+    """Compute the metrics of each replica, with probabilities by the link of its loss in `losses`."""
     return metrics_of(replicas.scores(rows, bf16=bf16).cpu(), _labels(rows), losses, class_counts)
 
 
 def metrics_of(
     scores: Tensor, labels: NDArray[np.int64], losses: Sequence[Loss], class_counts: Sequence[int]
 ) -> list[Mapping[str, float | None]]:
-    """The metrics of scores (K, N) or (K, N, classes) on the CPU, each replica by the link of its loss."""
+    """Compute metrics of scores (K, N) or (K, N, classes) on the CPU, by the link of each replica's loss."""
     several = scores.dim() > 2
     names = CLASS_METRICS if several else BINARY_METRICS
     found: list[Mapping[str, float | None]] = []

@@ -1,4 +1,4 @@
-"""The experiments as lists of trials: what is chosen from, what is reported, and the paper's own setting."""
+"""The experiments as lists of trials: the search, the chosen settings, the paper's setting and series."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from functools import lru_cache
 from typing import Any
 
 from .methods import METHODS, Chosen, candidates, choose, paper_parameters
-from .settings import CLASS_TASKS, DATASETS, NetTrial, Parameters, Setup
+from .net_trial import CLASS_TASKS, DATASETS, NetTrial, Parameters, Setup
 
 SEEDS = (0, 1, 2)
 PAPER_EPOCHS = 250
 DECAYS = (160, 180)
-"""Where the paper's learning rate falls to a tenth each."""
-# No trial that is reported took part in a choice.
+"""Epochs after which the paper's learning rate falls to a tenth."""
+# Other than the seeds of results, so that no reported training took part in a choice.
 SEARCH_SEED = 100
 ABLATION_C = (0.0, 0.15, 0.3, 0.5, 0.75, 1.0, 1.25, 1.5)
 ABLATION_METHODS = ("TBL", "TBL+LA")
 _ABLATION_ALPHA = 0.8
 BEYOND_METHODS = ("CE", "CE+LA", "alpha+LA", "TBL", "TBL+LA")
-"""Cross entropy, and the losses whose slopes, and so steps, are larger."""
+"""Cross entropy, and the losses with larger slopes, which take larger steps at the same rate."""
 _BEYOND_TIMES = 3
-# The published ones, and ours. VS has the parameters that Wang et al. (2023) train it with on this set.
+# Published losses and ours. VS has the parameters of Wang et al. (2023) for this set.
 _ANCHOR_METHODS: dict[str, Parameters] = {
     **dict.fromkeys(("CE", "CE+LA", "LDAM", "LDAM-DRW"), ()),
     "VS": (("tau", 1.0), ("gamma", 0.05)),
@@ -30,12 +30,12 @@ _ANCHOR_METHODS: dict[str, Parameters] = {
     **dict.fromkeys(("TBL", "TBL+LA"), (("alpha", 0.7), ("C", 0.5))),
 }
 _ANCHOR_EPOCHS, _ANCHOR_DEPTH, _ANCHOR_LR = 200, 32, 0.1
-_TASK_WORDS = {"pair": "deer among horses"}
+_TASK_TITLES = {"pair": "deer among horses"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One imbalance of an experiment: a task of `reproduction.images.imbalance` and rho."""
+    """A task of `reproduction.images.imbalance` at one imbalance rho."""
 
     task: str
     rho: float
@@ -45,23 +45,23 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """The task in words."""
-        return _TASK_WORDS.get(self.task, self.task)
+        """The name of the task."""
+        return _TASK_TITLES.get(self.task, self.task)
 
 
 @dataclass(frozen=True)
 class NetExperiment:
-    """What is compared.
+    """An experiment: tasks on which all methods are trained and compared.
 
     Attributes:
-        name: As in the name of its journal.
-        cells: The imbalances, the most extreme first: they are trained in this order.
-        draws: Seeds of the tasks; a draw decides the categories that are positive and the rows kept.
-        choose_by: The metric on validation rows by which settings are chosen, the larger the better.
+        name: Name of the experiment and its journal.
+        cells: Tasks with their imbalances, in the order of training, the most extreme first.
+        draws: Seeds of the tasks. A draw decides which categories are positive and which rows are kept.
+        choose_by: Metric on validation rows that chooses settings; larger is better.
         classes: Whether all classes are kept.
-        stretch: Epochs are so many times those of the size, up to the paper's: a small set has short epochs.
-        beyond: Imbalances at which some losses are also trained at a rate beyond those to choose from, at the
-            paper's length.
+        stretch: Factor on the epochs of a size, up to the paper's 250. A small set needs more epochs.
+        beyond: Imbalances at which some losses are also trained at a learning rate above those of the search,
+            at the paper's length.
     """
 
     name: str
@@ -73,7 +73,7 @@ class NetExperiment:
     beyond: tuple[float, ...] = ()
 
     def check(self, setup: Setup, name: str | None = None) -> None:
-        """An error where the set does not have what the experiment, known to the user by `name`, needs."""
+        """Raise an error if the image set lacks the categories of the experiment; `name` is used in it."""
         if any(cell.task == "pair" for cell in self.cells) and setup.dataset != "cifar10":
             raise ValueError(
                 f"{name or self.name} is about the deer and horses of cifar10: it cannot be run on "
@@ -82,17 +82,17 @@ class NetExperiment:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Of its trials, in the order in which they are trained."""
+        """The roles of its trials, in the order of training."""
         if self.name in ("ablation-c", "anchor"):
             return (self.name.removesuffix("-c"),)
         return ("search", "final", "paper", "beyond") if self.beyond else ("search", "final", "paper")
 
     def epochs(self, role: str, setup: Setup) -> int:
-        """The length of trainings with a role."""
+        """Return the epochs of trainings with a role."""
         return self._stretched(setup.size.search_epochs if role == "search" else setup.size.final_epochs)
 
     def unstretched(self, length: int) -> int:
-        """The epochs of a size whose trainings are so long; a length that it stretches no further is its own.
+        """Return the epochs of the size for which `stretch` gives this length.
 
         >>> EXPERIMENTS["deer-horse"].unstretched(21), EXPERIMENTS["deer-horse"].unstretched(250)
         (14, 250)
@@ -105,7 +105,8 @@ class NetExperiment:
 
 
 EXPERIMENTS = {
-    # Where TBL or TBL+LA led with chosen rates, all of them the largest: is it the loss or the larger step?
+    # At the imbalances of `beyond` TBL or TBL+LA led, always at the largest rate. Larger rates test whether
+    # the loss or the larger step is the reason.
     "table2": NetExperiment(
         "table2", tuple(Cell("halves", rho) for rho in (0.01, 0.05, 0.1)), (0, 1), beyond=(0.01, 0.1)
     ),
@@ -124,14 +125,14 @@ EXPERIMENTS = {
 }
 
 ANCHOR = NetExperiment("anchor", (Cell("exponential", 0.01),), (0,), "accuracy", classes=True)
-"""Published accuracies of losses on CIFAR-100-LT, trained again: not of the paper, and so not one of its
-experiments."""
+"""Published accuracies of losses on CIFAR-100-LT, trained again. They are not in the paper, and so not in
+`EXPERIMENTS`."""
 
 
 def check_rhos(
     experiments: Sequence[NetExperiment], rhos: Sequence[float] | None, name: str | None = None
 ) -> None:
-    """An error where an imbalance is asked for that none of the experiments, known by `name`, has."""
+    """Raise an error for an imbalance that none of the experiments has; `name` is their name in it."""
     known = sorted({cell.rho for experiment in experiments for cell in experiment.cells})
     unknown = [rho for rho in rhos or () if rho not in known]
     if unknown:
@@ -141,7 +142,7 @@ def check_rhos(
 
 
 def check_roles(experiments: Sequence[NetExperiment], roles: Sequence[str]) -> None:
-    """An error where trainings are asked for that none of the experiments has."""
+    """Raise an error for a role that none of the experiments has."""
     known = dict.fromkeys(role for experiment in experiments for role in experiment.roles)
     unknown = [role for role in roles if role not in known]
     if unknown:
@@ -152,7 +153,7 @@ def check_roles(experiments: Sequence[NetExperiment], roles: Sequence[str]) -> N
 def check_beyond(
     experiments: Sequence[NetExperiment], setup: Setup, roles: Sequence[str], rhos: Sequence[float] | None
 ) -> None:
-    """An error where trainings beyond the rates are all that is asked for, and there are none such."""
+    """Raise an error if only trainings of the role "beyond" are asked for, and there are none."""
     if {*roles} != {"beyond"}:
         return
     known = sorted({rho for experiment in experiments for rho in experiment.beyond})
@@ -160,13 +161,13 @@ def check_beyond(
     if PAPER_EPOCHS not in lengths or not any(rhos is None or rho in rhos for rho in known):
         listed = " and ".join(f"{rho:g}" for rho in known)
         raise ValueError(
-            f"trainings beyond the rates that are chosen from are of {PAPER_EPOCHS} epochs, as those of "
-            f"--size full, at rho {listed}; there are none as asked for"
+            f"--role beyond needs --size full ({PAPER_EPOCHS} epochs) and rho {listed}: there are no such "
+            "trainings at other sizes or imbalances"
         )
 
 
 def search_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> list[NetTrial]:
-    """Every method with its candidates and every learning rate, on every draw, with a seed of their own."""
+    """List the search: every method with its candidates and every learning rate, on every draw."""
     return [
         _trial(experiment, setup, cell, draw, True, method, parameters, lr, SEARCH_SEED, "search")
         for draw in experiment.draws
@@ -179,7 +180,7 @@ def search_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> list[N
 def final_trials(
     experiment: NetExperiment, cell: Cell, setup: Setup, chosen: Mapping[str, Chosen]
 ) -> list[NetTrial]:
-    """Every method at the setting that was chosen for it, on every draw with every seed."""
+    """List every method at its chosen setting, on every draw and with every seed."""
     return [
         _trial(
             experiment,
@@ -200,7 +201,7 @@ def final_trials(
 
 
 def paper_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> list[NetTrial]:
-    """Every method at the paper's parameters and learning rate, on the first draw, all rows trained on."""
+    """List every method at the paper's setting, on all training rows of the first draw."""
     return [
         _trial(
             *(experiment, setup, cell, experiment.draws[0], False, method),
@@ -215,7 +216,7 @@ def paper_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> list[Ne
 
 
 def beyond_rate(dataset: str) -> float:
-    """Three times the largest learning rate that is chosen from.
+    """Return three times the largest learning rate of the search.
 
     >>> beyond_rate("cifar10")
     0.06
@@ -223,19 +224,20 @@ def beyond_rate(dataset: str) -> float:
     return float(f"{_BEYOND_TIMES * max(DATASETS[dataset].lrs):.6g}")
 
 
-def has_beyond(experiment: NetExperiment, cell: Cell, setup: Setup) -> bool:
-    """Whether a cell has trainings beyond the rates at this size."""
+def has_beyond_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> bool:
+    """Return whether a cell has trainings of the role "beyond" at this size."""
     return cell.rho in experiment.beyond and experiment.epochs("beyond", setup) == PAPER_EPOCHS
 
 
 def beyond_trials(
     experiment: NetExperiment, cell: Cell, setup: Setup, chosen: Mapping[str, Chosen]
 ) -> list[NetTrial]:
-    """Cross entropy, alpha and TBL at three times the largest rate, with the parameters that were chosen.
+    """List cross entropy, alpha and TBL at three times the largest rate, with their chosen parameters.
 
-    At the paper's length alone: a short training wants the largest rate, whatever the loss.
+    There are such trainings at the paper's length only: a short training prefers the largest rate with any
+    loss.
     """
-    if not has_beyond(experiment, cell, setup):
+    if not has_beyond_trials(experiment, cell, setup):
         return []
     rate = beyond_rate(setup.dataset)
     return [
@@ -247,7 +249,7 @@ def beyond_trials(
 
 
 def ablation_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> list[NetTrial]:
-    """TBL at alpha 0.8 over C, with and without logit adjustment, at the paper's and the largest rate."""
+    """List TBL at alpha 0.8 for each C, with and without logit adjustment, at two learning rates."""
     rates = dict.fromkeys((DATASETS[setup.dataset].paper_lr, max(DATASETS[setup.dataset].lrs)))
     return [
         _trial(
@@ -263,7 +265,7 @@ def ablation_trials(experiment: NetExperiment, cell: Cell, setup: Setup) -> list
 
 
 def anchor_trials(setup: Setup) -> list[NetTrial]:
-    """Losses on CIFAR-100-LT by the recipe of LDAM's authors, at the length of a size up to theirs.
+    """List the losses on CIFAR-100-LT with the recipe of LDAM's authors, at most as long as theirs.
 
     >>> trials = anchor_trials(Setup("cifar100"))
     >>> len(trials), trials[0].depth, trials[0].epochs, trials[0].lr
@@ -294,7 +296,7 @@ def anchor_trials(setup: Setup) -> list[NetTrial]:
 def cell_trials(
     experiment: NetExperiment, cell: Cell, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, list[NetTrial]]:
-    """The trials of a cell by role, as far as they are known: chosen settings once the search is finished."""
+    """Return the known trials of a cell by role. Those of chosen settings are known after the search."""
     if experiment.roles == ("ablation",):
         return {"ablation": ablation_trials(experiment, cell, setup)}
     if experiment.roles == ("anchor",):
@@ -309,8 +311,8 @@ def cell_trials(
     return {**found, "beyond": beyond} if beyond else found
 
 
-def lacking_words(cell: Cell, trials: Sequence[NetTrial], finished: Mapping[str, Mapping[str, Any]]) -> str:
-    """How many trials of one role a cell lacks; empty where it lacks none."""
+def format_missing(cell: Cell, trials: Sequence[NetTrial], finished: Mapping[str, Mapping[str, Any]]) -> str:
+    """Format how many trials of one role are missing in a cell; empty if none."""
     left = sum(trial.key not in finished for trial in trials)
     if not left:
         return ""
@@ -324,33 +326,32 @@ def missing_searches(
     rhos: Sequence[float] | None = None,
     roles: Sequence[str] = ("final",),
 ) -> list[str]:
-    """What the searches lack without which trainings of these roles are not known, a line for each cell."""
+    """List what is missing in the searches that trainings of these roles depend on, a line for each cell."""
     if "search" not in experiment.roles:
         return []
     cells = [
         cell
         for cell in experiment.cells
         if (rhos is None or cell.rho in rhos)
-        and ("final" in roles or ("beyond" in roles and has_beyond(experiment, cell, setup)))
+        and ("final" in roles or ("beyond" in roles and has_beyond_trials(experiment, cell, setup)))
     ]
-    lines = [lacking_words(cell, search_trials(experiment, cell, setup), finished) for cell in cells]
+    lines = [format_missing(cell, search_trials(experiment, cell, setup), finished) for cell in cells]
     return [line for line in lines if line]
 
 
 def known_trials(
     experiment: NetExperiment, setup: Setup, finished: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[NetTrial]:
-    """All trials that are known, in the order in which they are trained: cell by cell.
+    """Yield all known trials in the order of training, cell by cell.
 
-    The finished records are given by the keys of their trials. Once a cell's search is finished there are
-    more.
+    `finished` has records by the keys of their trials. More trials of a cell are known after its search.
     """
     for cell in experiment.cells:
         for trials in cell_trials(experiment, cell, setup, finished).values():
             yield from trials
 
 
-# Asked for again and again, at every size and cell: the same one keeps its key.
+# Cached, because pages list the trials of all sizes and cells many times, and the key of a trial is costly.
 @lru_cache(maxsize=16384)
 def _trial(
     experiment: NetExperiment,

@@ -1,6 +1,6 @@
-"""The paper's claims about its method, judged by paired differences.
+"""Verdicts on the paper's claims about its method, from paired differences.
 
-A page shows some of the verdicts in words; `verdicts` shows all of them, for every metric and epoch.
+Pages show some of the verdicts in sentences; `verdicts` lists them all, for every metric and epoch.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ..estimates import LEVEL, Estimate
+from .balanced_metrics import BINARY_METRICS, CLASS_METRICS, is_better
 from .methods import REFERENCE
-from .metrics import BINARY_METRICS, CLASS_METRICS, is_better
-from .report_text import cell_title, claim_verdict, difference_text, draws_words, number, settings_name
+from .report_text import cell_title, claim_verdict, difference_text, format_draws, number, settings_name
 from .results import Result
 from .trials import Cell
 
@@ -25,9 +25,9 @@ _NAMES = {"final": "chosen settings", "paper": "paper's setting"}
 
 
 def best_of(result: Result, metric: str, when: str, among: Sequence[str]) -> str:
-    """The method with the best mean."""
+    """Return the method with the best mean."""
     rivals = [method for method in result.records if method in among]
-    # One whose scores were never finite is no rival, unless all are so.
+    # A method whose scores were never finite does not count, unless there is no other.
     rivals = [rival for rival in rivals if result.mean(rival, metric, when).count] or rivals
     best = rivals[0]
     for rival in rivals[1:]:
@@ -44,10 +44,10 @@ def beats_every_rival(
     among: Sequence[str] = (REFERENCE, "CE", *WITHOUT_CE),
     among_title: str = "the best rival",
 ) -> list[str]:
-    """Of TBL and TBL+LA: the difference to the rival with the best mean, a line for each cell.
+    """Compare TBL and TBL+LA with the rival of the best mean; return a line for each cell.
 
-    The rival is chosen by the very numbers it is compared by, which is hard on TBL; the alpha loss, which is
-    TBL with C = 0, is no rival.
+    The rival is chosen by the same numbers as it is compared by, which favours it over TBL. The alpha loss is
+    TBL with C = 0, so it is not a rival.
     """
     lines = []
     for result in results:
@@ -56,7 +56,7 @@ def beats_every_rival(
         for own in OURS:
             gap = result.difference(own, best, metric, when)
             shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
-            draws = draws_words(gap, metric)
+            draws = format_draws(gap, metric)
             parts.append(f"{own} {shown} [{low}, {high}]{draws}: {claim_verdict(gap, metric)}")
         lines.append(
             f"TBL has the best {title} ({_NAMES[result.role]}, {result.cell}, {result.epochs} epochs); "
@@ -72,9 +72,9 @@ beats_the_papers_rivals = partial(
 
 
 def gain_grows(results: Sequence[Result], metric: str, title: str, when: str = "last") -> list[str]:
-    """Whether the gain over CE+LA is larger at the smallest rho than at the largest, by their length.
+    """Test whether the gain over CE+LA is larger at the smallest rho than at the largest.
 
-    Cells of one task are compared with each other.
+    Return a line for TBL and TBL+LA at each length and task.
     """
     lines = []
     for epochs, task in dict.fromkeys((result.epochs, result.cell.task) for result in results):
@@ -111,7 +111,7 @@ def _gain_lines(rare: Result, common: Result, metric: str, title: str, when: str
 
 
 def _quantile(ends: Sequence[Estimate]) -> float:
-    """Of Student's t for the difference of two means, by Welch and Satterthwaite."""
+    """Return Student's quantile for the difference of two means, by Welch and Satterthwaite."""
     from scipy.special import stdtrit
 
     squares = [end.error**2 for end in ends]
@@ -125,16 +125,16 @@ def _quantile(ends: Sequence[Estimate]) -> float:
 def rivals_do_not_improve(
     results: Sequence[Result], metric: str, title: str, when: str = "last"
 ) -> list[str]:
-    """Whether any rival is better than CE+LA, a line for each cell.
+    """Test whether no rival is better than CE+LA; return a line for each cell.
 
-    Confirmed where every rival is worse, contradicted where one is better. Else inconclusive, and the line
-    says how large a gain the intervals leave open.
+    The claim is confirmed if every rival is worse, and contradicted if one is better. Otherwise it is
+    inconclusive, and the line names the largest gain that the intervals allow.
     """
     lines = []
     for result in results:
         gaps = {method: result.difference(method, REFERENCE, metric, when) for method in WITHOUT_CE}
         found = [
-            f"{method} {number(metric, gap.mean, sign=True)}{draws_words(gap, metric)}"
+            f"{method} {number(metric, gap.mean, sign=True)}{format_draws(gap, metric)}"
             for method, gap in gaps.items()
             if gap.low > 0 or gap.high < 0 or gap.draws_differ
         ]
@@ -155,7 +155,7 @@ def _no_gain_verdict(gaps: Mapping[str, Estimate], metric: str) -> str:
         return f"contradicted{depends}"
     if all(verdict.startswith("contradicted") for verdict in verdicts):
         return f"confirmed{depends}"
-    # The end of each interval that is kindest to the rival; NaN and no interval at all leave everything open.
+    # The end of each interval that is best for the rival. NaN or an infinite interval allows any gain.
     ends = {
         method: gap.high if is_better(metric, 1.0, 0.0) else gap.low
         for method, gap in gaps.items()
@@ -192,13 +192,13 @@ _EPOCHS = {
     "last": "last epoch",
     "test": "epoch best on the test set",
 }
-# Against whom, and who they are.
+# Titles of comparisons, and the rivals of each.
 _RIVALS = {
     "the best rival": (REFERENCE, "CE", *WITHOUT_CE),
     "the best of the paper's four": WITHOUT_CE,
     REFERENCE: (REFERENCE,),
 }
-# Of which the verdicts are also shown in short.
+# Measures of the short tables.
 _SHORT_BINARY = (
     "roc_auc",
     "accuracy",
@@ -213,9 +213,9 @@ _NOT_TRAINED = "."
 
 
 def verdicts(title: str, about: str, results: Sequence[Result]) -> str:
-    """A page of Markdown: for each measure a row for each cell, setting and epoch.
+    """Format all comparisons as Markdown: for each measure, a row for each cell, setting and epoch.
 
-    `about` says what the nets are.
+    `about` describes the nets.
     """
     lines = [
         f"### {title}: TBL and TBL+LA against their rivals",
@@ -237,10 +237,10 @@ def verdicts(title: str, about: str, results: Sequence[Result]) -> str:
 
 
 def in_short(results: Sequence[Result], rivals: str) -> list[str]:
-    """Signs instead of numbers: a row for each measure and epoch, a column for each length and setting."""
+    """Format signs: a row for each measure and epoch, a column for each length and setting."""
     cells = sorted({result.cell for result in results}, key=lambda cell: (cell.task, cell.rho))
     columns = list(dict.fromkeys((result.epochs, result.role) for result in results))
-    # Short trainings first, and the paper's setting before the chosen one.
+    # Sort short trainings first, and the paper's setting before the chosen one.
     columns.sort(key=lambda column: (column[0], column[1] != "paper"))
     named = [f"{epochs} epochs, {settings_name(role)}" for epochs, role in columns]
     lines = [
@@ -261,7 +261,7 @@ def in_short(results: Sequence[Result], rivals: str) -> list[str]:
 
 
 def _signs(results: Sequence[Result], cells: Sequence[Cell], metric: str, when: str, rivals: str) -> str:
-    """One sign a cell for TBL, then for TBL+LA; nothing where there is no such epoch."""
+    """Format one sign per cell for TBL, then for TBL+LA; empty if there is no such epoch."""
     of_cells = {result.cell: result for result in results}
     if not any(result.mean(OURS[0], metric, when).count for result in results):
         return ""
@@ -280,7 +280,7 @@ def _signs(results: Sequence[Result], cells: Sequence[Cell], metric: str, when: 
 
 
 def _table(results: Sequence[Result], metric: str) -> list[str]:
-    """Means and differences, better or worse where they are beyond chance; by draw where draws differ."""
+    """Format means and differences, marked as better or worse if beyond chance, by draw if draws differ."""
     columns = ["task", "settings", "epoch", *OURS]
     for rivals in _RIVALS:
         columns += [rivals, *(f"{own} less {rivals}" for own in OURS)]
@@ -310,7 +310,7 @@ def _difference(gap: Estimate, metric: str) -> str:
 
 
 def _growth(results: Sequence[Result], metric: str) -> list[str]:
-    """Whether the gain over CE+LA grows as rho falls, at each epoch."""
+    """Test at each epoch whether the gain over CE+LA grows as rho falls."""
     lines = []
     for role in dict.fromkeys(result.role for result in results):
         alike = [result for result in results if result.role == role]

@@ -37,26 +37,26 @@ from .methods import (
     Record,
     Scores,
     SharedFit,
-    against,
+    evaluate_scores,
     families_of,
-    judged,
+    paired_differences,
     run_shared,
-    summarised,
+    summarise,
 )
 from .report import draw, in_order, made_with, read_results, table_text
 from .table import (
-    ABOUT,
+    ORIGIN_FILE,
     REPEATS,
-    About,
     CardFraud,
     Key,
+    ResultsOrigin,
     Rows,
-    about_of,
-    about_text,
-    check_same_run,
+    check_same_origin,
     fit_seed,
-    read_about,
+    origin_of,
+    origin_text,
     read_card_fraud,
+    read_origin,
     split_keys,
     splits,
 )
@@ -67,7 +67,7 @@ UNFINISHED_FITS = "deep/unfinished_fraud_fits.jsonl.xz"
 """The journal in the folder of results. It is removed once the results are written."""
 
 Group = tuple[Key, str]
-"""A split and a family: its methods are compared with each other, and are finished together."""
+"""A split and a family. Its methods are compared with each other, so they are recorded together."""
 
 
 def fit_families(
@@ -75,33 +75,33 @@ def fit_families(
     families: Sequence[str],
     methods: Sequence[str],
     rows_of: dict[Key, Rows],
-    about: About,
+    origin: ResultsOrigin,
     journal: Path,
     jobs: int | None,
     tell: Callable[[str], None],
 ) -> tuple[list[Record], list[Record]]:
-    """The metrics of every method on every split, and the differences to cross entropy.
+    """Fit every method on every split; return their metrics and their differences to cross entropy.
 
     Args:
         table: The fraud table.
-        families: Without nets.
-        methods: Cross entropy first.
-        rows_of: The splits.
-        about: The table and the seed.
-        journal: Where finished groups are kept, and found.
-        jobs: Fits at once. Default: one per core.
+        families: Families without nets.
+        methods: Methods, cross entropy first.
+        rows_of: Training and test rows of each split.
+        origin: The table and the seed.
+        journal: File to which finished groups are added. Groups that it already has are not fitted.
+        jobs: Fits at a time. Default: one per core.
         tell: Called with each line of progress.
     """
     groups = [(key, family) for key in rows_of for family in families]
-    names = {group: key_text(_fit_of(group, methods, about)) for group in groups}
+    names = {group: key_text(_fit_of(group, methods, origin)) for group in groups}
     finished = read_keyed(journal, lambda row: key_text(row["fit"]))
     missing = [group for group in groups if names[group] not in finished]
     total, kept = len(groups) * len(methods), (len(groups) - len(missing)) * len(methods)
     if kept:
-        tell(f"{kept} of {total} fits are there from a run that was ended")
+        tell(f"{kept} of {total} fits are in the journal of an earlier run")
     fits = [(group, method) for group in missing for method in methods]
     found: dict[Group, dict[str, Scores]] = {group: {} for group in missing}
-    scores_of_fits = _fits(table, fits, rows_of, about.seed, jobs, journal.parent)
+    scores_of_fits = _fits(table, fits, rows_of, origin.seed, jobs, journal.parent)
     for done, (place, scores) in enumerate(scores_of_fits, start=kept + 1):
         group, method = fits[place]
         (kind, repeat, fold), family = group
@@ -110,7 +110,7 @@ def fit_families(
         if len(found[group]) == len(methods):
             # With several processes the methods of a group end in any order.
             in_order = {method: found[group][method] for method in methods}
-            record = {"fit": _fit_of(group, methods, about), **_measured(table, group, rows_of, in_order)}
+            record = {"fit": _fit_of(group, methods, origin), **_measured(table, group, rows_of, in_order)}
             need_writable(journal)
             add_records(journal, [record])
             finished[names[group]] = record
@@ -122,7 +122,7 @@ def fit_families(
 def _measured(
     table: CardFraud, group: Group, rows_of: dict[Key, Rows], found: dict[str, Scores]
 ) -> dict[str, list[Record]]:
-    """The rows of a group: each method's metrics, and their differences to cross entropy."""
+    """Return the rows of a group: the metrics of each method, and the differences to cross entropy."""
     (kind, repeat, fold), family = group
     y = table.y[rows_of[group[0]][1]]
     made = made_with(_versions(family))
@@ -131,8 +131,8 @@ def _measured(
     for method, scores in found.items():
         name = {"split": kind, "repeat": repeat, "fold": fold, "family": family, "method": method}
         no_net = dict.fromkeys(EPOCHS, "")
-        each.append({**name, **judged(y, scores), "device": "CPU", "seeds": 1, **no_net, **made})
-        pairs += [{**name, **row} for row in against(y, scores, found[REFERENCE])]
+        each.append({**name, **evaluate_scores(y, scores), "device": "CPU", "seeds": 1, **no_net, **made})
+        pairs += [{**name, **row} for row in paired_differences(y, scores, found[REFERENCE])]
     return {"each": each, "pairs": pairs}
 
 
@@ -154,18 +154,18 @@ def _fits(
         yield from engine.run(run_shared, tasks, shared)
 
 
-def _fit_of(group: Group, methods: Sequence[str], about: About) -> Record:
-    """All that decides the results of a group."""
+def _fit_of(group: Group, methods: Sequence[str], origin: ResultsOrigin) -> Record:
+    """Return all that determines the results of a group. Groups with equal values are not fitted again."""
     (kind, repeat, fold), family = group
     return {
         "family": family,
         "split": kind,
         "repeat": repeat,
         "fold": fold,
-        "seed": about.seed,
+        "seed": origin.seed,
         "methods": list(methods),
         "settings": {method: list(losses) for method, losses in SETTINGS.items()},
-        "table": about.table,
+        "table": origin.table,
         "versions": dict(_versions(family)),
     }
 
@@ -196,31 +196,29 @@ def run(
 ) -> list[Path]:
     """Fit every method on every split, write `fraud_splits.csv`, `fraud.csv`, `fraud.md` and a figure.
 
-    `fraud_about.json` says of which table and seed they are; those of others are refused.
+    `fraud_about.json` names the table and the seed. Results of another table or seed are refused.
 
-    With deep families also `fraud_rivals.csv` and `fraud_rivals.md`, TBL against each rival beside the
-    paper's numbers.
+    With deep families, also write `fraud_rivals.csv` and `fraud_rivals.md`: TBL against each rival, beside
+    the paper's numbers.
 
     Args:
         out: Folder of the results.
-        seed: Of splits and fits.
+        seed: Seed of splits and fits.
         tell: Called with each line of progress.
-        data: The fraud table; with `results_only` it may be left out, else its results are checked to be
-            those in the folder.
-        families: Which run; `deep` is all nets, None those without nets. Others keep the results that the
-            folder has.
-        methods: Which; cross entropy always. Others keep the results that the folder has. Nets are trained
-            with all losses at once, whichever are shown.
-        jobs: So many methods run at once, each in one thread; None for as many as there are cores. Nets
-            run alone.
+        data: The fraud table. Optional with `results_only`; if given, the folder must be of this table.
+        families: Families to fit; `deep` is all nets. Default: those without nets. The results of other
+            families are kept.
+        methods: Methods to show; cross entropy is always one of them. The results of other methods are kept.
+            Nets are trained with all losses at once, whichever are shown.
+        jobs: Methods fitted at a time, each in one thread. Default: one per core. Nets are trained alone.
         repeats: How often the stratified folds are drawn.
         device: Where nets are trained; "auto" is a GPU if there is one.
-        net_seeds: Nets of each loss setting; None for the family's own number.
-        net_epochs: The most that they are trained; None for the family's own number.
-        minutes: Stop the training of nets before so many have passed; called again, it goes on.
-        results_only: Fit and train nothing: show what the folder has, of nets what their journal has
-            (`deep/fraud.jsonl.xz` in the folder).
-        figures: Draw the figure; without it tables are written alone.
+        net_seeds: Nets per loss setting. Default: the family's own number.
+        net_epochs: Upper limit of the epochs of a net. Default: the family's own number.
+        minutes: Stop the training of nets before this time. The same call resumes it.
+        results_only: Fit nothing. Show the results in the folder, those of nets from their journal
+            (`deep/fraud.jsonl.xz`).
+        figures: Draw the figure, too. If false, write the tables only, and remove an earlier figure.
     """
     if data is None and not results_only:
         raise ValueError(
@@ -236,34 +234,37 @@ def run(
     plain = [family for family in chosen if family in FAMILIES]
     nets = [family for family in chosen if family in DEEP_FAMILIES]
     if minutes is not None and plain:
-        raise ValueError(f"minutes are of the nets, not of {plain[0]}: give --families deep, or no --minutes")
-    # All that can be wrong with the nets is said before the fits of other families, which may take an hour.
+        raise ValueError(
+            f"--minutes limits the training of nets, but {plain[0]} has none: give --families deep, or "
+            "no --minutes"
+        )
+    # Check the options of nets before the fits of other families, which may take an hour.
     where = None if results_only else device
-    _check_of_nets(nets, plain, net_seeds=net_seeds, net_epochs=net_epochs, device=where)
+    _check_net_options(nets, plain, net_seeds=net_seeds, net_epochs=net_epochs, device=where)
     table = None if data is None else read_card_fraud(data)
-    about = read_about(out) if table is None else about_of(table, seed)
+    origin = read_origin(out) if table is None else origin_of(table, seed)
     keys = split_keys(repeats)
-    at_hand = read_results(out / "fraud_splits.csv")
-    check_same_run(out, at_hand, replace(about, seed=seed))
+    existing = read_results(out / "fraud_splits.csv")
+    check_same_origin(out, existing, replace(origin, seed=seed))
     shown = [REFERENCE, *(method for method in methods if method != REFERENCE)]
     if results_only:
-        _check_at_hand(out, at_hand, plain, is_any_enough=families is None)
+        _check_existing(out, existing, plain, is_any_enough=families is None)
         plain = []
     replaced = {(family, method) for family in plain for method in shown}
-    # The journal has all methods of a net, so that none is kept that was trained in another way.
+    # Replace all methods of a net: the journal has all of them, and they were trained together.
     replaced |= {(family, method) for family in nets for method in METHODS}
-    kept = [row for row in at_hand if (row["family"], row["method"]) not in replaced]
+    kept = [row for row in existing if (row["family"], row["method"]) not in replaced]
     _check_same_splits(kept, plain, keys)
     each: list[Record] = []
     pairs: list[Record] = []
     if table is not None and plain:
-        # Before the fits, which are of no use where they cannot be written.
+        # Before the fits: a folder that cannot be written should fail at once, not after an hour.
         out.mkdir(parents=True, exist_ok=True)
-        fits = splits(table, seed, repeats), about, out / UNFINISHED_FITS
+        fits = splits(table, seed, repeats), origin, out / UNFINISHED_FITS
         each, pairs = fit_families(table, plain, shown, *fits, jobs, tell)
     rivals: dict[Path, str] = {}
     if nets:
-        from .net_training import JOURNAL, cells_of_others, finished_cells, net_setups, train_cells
+        from .net_training import JOURNAL, finished_cells, net_setups, other_family_cells, train_cells
         from .report import net_rivals, net_rows
 
         journal, setups = out / "deep" / JOURNAL, net_setups(nets, net_seeds, net_epochs)
@@ -272,38 +273,38 @@ def run(
             left = train_cells(
                 table, journal, setups, seed=seed, repeats=repeats, device=device, minutes=minutes, tell=tell
             )
-        found = finished_cells(journal, setups, keys, about, all_families=not left)
+        found = finished_cells(journal, setups, keys, origin, all_families=not left)
         if left and not found:
             raise UnfinishedError(
                 f"out of time: no split of {' or '.join(nets)} was finished; --minutes must be enough for one"
             )
         if left:
-            # Of what time did not reach at all, the results that were there before stay.
+            # A family for which there was no time keeps its earlier results.
             nets = [net for net in nets if any(cell.setup.net == net for cell in found)]
             replaced = {(f, m) for f, m in replaced if f not in DEEP_FAMILIES or f in nets}
-            kept = [row for row in at_hand if (row["family"], row["method"]) not in replaced]
-        shown_before = {(row["family"], row["method"]) for row in at_hand}
+            kept = [row for row in existing if (row["family"], row["method"]) not in replaced]
+        shown_before = {(row["family"], row["method"]) for row in existing}
         net_each, net_pairs = net_rows(
             found, {*shown_before, *((family, method) for family in nets for method in shown)}
         )
         each, pairs = each + net_each, pairs + net_pairs
-        rivals = net_rivals(out, {**found, **cells_of_others(journal, nets, about)})
+        rivals = net_rivals(out, {**found, **other_family_cells(journal, nets, origin)})
     all_each = in_order([*each, *kept])
     kept_summary = [
         row for row in read_results(out / "fraud.csv") if (row["family"], row["method"]) not in replaced
     ]
-    summary = in_order([*summarised(each, pairs), *kept_summary])
-    # First of which table they are: killed in between, no results stand there of which it is not known.
+    summary = in_order([*summarise(each, pairs), *kept_summary])
+    # Write the origin first, so that a crash cannot leave results of unknown origin.
     source, *results = write_files(
         {
-            out / ABOUT: about_text(about),
+            out / ORIGIN_FILE: origin_text(origin),
             out / "fraud_splits.csv": rows_text(all_each),
             out / "fraud.csv": rows_text(summary),
-            out / "fraud.md": table_text(summary, about),
+            out / "fraud.md": table_text(summary, origin),
             **(draw(out / "fraud", summary) if figures else {}),
             **rivals,
         },
-        # A figure that is not drawn now is of other results than the page.
+        # An earlier figure would show other results than the page.
         obsolete=[] if figures else [out / f"fraud{ending}" for ending in PICTURES],
     )
     if plain:
@@ -311,7 +312,7 @@ def run(
     return [*results, source]
 
 
-def _check_of_nets(
+def _check_net_options(
     nets: Sequence[str],
     plain: Sequence[str],
     *,
@@ -319,7 +320,7 @@ def _check_of_nets(
     net_epochs: int | None,
     device: str | None,
 ) -> None:
-    """An error where nets cannot be trained as asked for, or where there are none of which it is asked."""
+    """Raise an error for impossible options of nets, and for options of nets where no net is asked for."""
     if nets:
         from raresight.deep.parameters import device_for
 
@@ -336,21 +337,23 @@ def _check_of_nets(
     }
     for option, value in given.items():
         if value is not None:
-            raise ValueError(f"{option} is of the nets, not of {plain[0]}: give --families deep, too")
+            raise ValueError(
+                f"{option} applies to nets only, but {plain[0]} has none: give --families deep, too"
+            )
 
 
-def _check_at_hand(
-    out: Path, at_hand: Sequence[Record], plain: Sequence[str], *, is_any_enough: bool
+def _check_existing(
+    out: Path, existing: Sequence[Record], plain: Sequence[str], *, is_any_enough: bool
 ) -> None:
-    """An error where there is nothing to show of a family that is not fitted."""
-    families = {row["family"] for row in at_hand}
+    """Raise an error if a family that is to be shown, not fitted, has no results."""
+    families = {row["family"] for row in existing}
     absent = [family for family in plain if family not in families]
     if absent and not (is_any_enough and families):
         raise ValueError(f"{out} has no result of {absent[0]}: fit it, without --results-only")
 
 
 def _check_same_splits(kept: Sequence[Record], families: Sequence[str], keys: Sequence[Key]) -> None:
-    """An error where methods that are kept were tested on other splits than those fitted beside them."""
+    """Raise an error if kept methods were tested on other splits than those fitted now."""
     found: dict[tuple[str, str], set[Key]] = {}
     for row in kept:
         if row["family"] in families:
@@ -359,8 +362,8 @@ def _check_same_splits(kept: Sequence[Record], families: Sequence[str], keys: Se
         if places != set(keys):
             repeats = len({repeat for _, repeat, _ in places})
             raise ValueError(
-                f"the results of {family} with {method} at hand are of {repeats} repetitions, which are not "
-                "those of this run: give the same --repeats, all methods, or another folder by --out"
+                f"the existing results of {family} with {method} have {repeats} repetitions, unlike this "
+                "run: give the same --repeats, all methods, or another folder by --out"
             )
 
 

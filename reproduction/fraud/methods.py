@@ -1,4 +1,4 @@
-"""What is compared on the fraud table, and by which metrics.
+"""The methods that are compared on the fraud table, and the metrics of the comparison.
 
 Every loss runs in every family, and so do the usual alternatives to a loss: undersampling, balanced bagging
 and class weights.
@@ -29,9 +29,10 @@ INNER_FOLDS = 3
 MAX_FPR = 0.01
 L2S = (1e-6, 1e-4, 1e-2)
 
-# The settings of each loss from which inner cross-validation chooses: thinned from the paper's Appendix D,
-# whose grids have 9 (focal, poly) to 25 (vector scaling) settings. Alpha and LDAM have none there; LDAM's
-# margins come from the class counts (COUNTS), and its scale of 30 is for cosines, so 1 is tried too.
+# The settings of each loss from which inner cross-validation chooses. They are part of the grids in the
+# paper's Appendix D, which have 9 (focal, poly) to 25 (vector scaling) settings. Alpha and LDAM have no grid
+# there. LDAM's margins come from the class counts (COUNTS). Its scale of 30 is meant for cosines, so 1 is
+# tried, too.
 SETTINGS: dict[str, tuple[str, ...]] = {
     "cross entropy": ("crossentropy",),
     "focal": ("focal(gamma=1)", "focal(gamma=2)", "focal(gamma=4)"),
@@ -57,13 +58,13 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 }
 BASELINES = ("class weights", "undersampling", "balanced bagging")
 METHODS = (*SETTINGS, *BASELINES)
-# Those that are a loss, and all that the deep families have: undersampling and balanced bagging train on rows
-# of their own, eleven fits that cannot stand in the one stack of all losses, and would take longer than it.
+# The deep families have the losses only. Undersampling and balanced bagging train on other rows: these eleven
+# fits cannot be part of the one stack of all losses, and would take longer than it.
 LOSS_METHODS = (*SETTINGS, "class weights")
 
 
 def families_of(given: Sequence[str]) -> list[str]:
-    """The families by these names, each once; `deep` is all nets.
+    """Return the families of these names without repetition; `deep` is all nets.
 
     >>> families_of(["linear", "deep", "tabm"])
     ['linear', 'tabnet', 'tabm']
@@ -77,7 +78,7 @@ def families_of(given: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a method says of the test rows: a score to rank by, a probability, and how it came about."""
+    """Predictions of a method for the test rows: scores, probabilities, the chosen setting and the time."""
 
     score: Floats
     probability: Floats
@@ -133,7 +134,7 @@ def run_shared(arrays: Mapping[str, NDArray[Any]], fit: SharedFit) -> Scores:
 
 
 def losses_of(method: str, y: NDArray[Any]) -> tuple[str, ...]:
-    """The settings of a method that is a loss, for training labels.
+    """Return the settings of a method that is a loss, with the class counts of the training labels.
 
     >>> losses_of("class weights", np.array([0, 0, 0, 1]))
     ('classweighted(crossentropy,(1,3))',)
@@ -145,7 +146,7 @@ def losses_of(method: str, y: NDArray[Any]) -> tuple[str, ...]:
 
 
 def tuned(family: str, losses: tuple[str, ...], seed: int) -> Any:
-    """An estimator that chooses its loss (and, if linear, its penalty) by inner cross-validation."""
+    """Return an estimator that chooses its loss (and, if linear, its penalty) by inner cross-validation."""
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
     folds = StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=seed)
@@ -160,6 +161,7 @@ def tuned(family: str, losses: tuple[str, ...], seed: int) -> Any:
 
 
 def booster(family: str, loss: str, seed: int) -> Any:
+    """Return a booster of a family with a loss."""
     from raresight import boosting
 
     kinds: dict[str, Callable[..., Any]] = {
@@ -168,12 +170,12 @@ def booster(family: str, loss: str, seed: int) -> Any:
     }
     if family not in kinds:
         raise ValueError(f"unknown family {family!r}; known are {', '.join(FAMILIES)}")
-    # One thread: the methods run beside each other.
+    # One thread, because several fits run at a time.
     return kinds[family](loss=loss, n_estimators=ROUNDS, random_state=seed, n_jobs=1)
 
 
 def chosen_by(model: Any) -> str:
-    """The setting that a tuned model has chosen."""
+    """Return the setting that a tuned model has chosen, as text."""
     if hasattr(model, "best_params_"):
         return str(model.best_params_["loss"])
     if hasattr(model, "l2_"):
@@ -182,14 +184,14 @@ def chosen_by(model: Any) -> str:
 
 
 def undersampled(y: NDArray[Any], ratio: int, generator: np.random.Generator) -> NDArray[np.intp]:
-    """All positives and `ratio` times as many random negatives."""
+    """Draw the rows of an undersampled set: all positives and `ratio` times as many negatives."""
     positive, negative = np.flatnonzero(y == 1), np.flatnonzero(y == 0)
     count = min(len(negative), ratio * len(positive))
     return np.sort(np.concatenate([positive, generator.choice(negative, count, replace=False)]))
 
 
 def prior_shift(y: NDArray[Any], kept: NDArray[Any]) -> float:
-    """What must be added to log-odds learned on the kept rows so that they are those of all rows."""
+    """Return the number to add to log-odds learned on the kept rows, to get those of all rows."""
     return float(_log_odds(y) - _log_odds(kept))
 
 
@@ -204,7 +206,7 @@ def _probability(odds: Floats) -> Floats:
 
 
 def _fitted_odds(family: str, X: NDArray[Any], y: NDArray[Any], test: NDArray[Any], seed: int) -> Floats:
-    # Log-odds, not probabilities: those near one are equal in float32, and the top of the list would be tied.
+    # Log-odds, not probabilities: in float32 many probabilities near 1 are equal, which ties the top ranks.
     model = tuned(family, ("crossentropy",), seed).fit(X, y)
     return np.asarray(model.predict_log_odds(test), dtype=np.float64)
 
@@ -212,14 +214,14 @@ def _fitted_odds(family: str, X: NDArray[Any], y: NDArray[Any], test: NDArray[An
 def _bagged(
     family: str, X: NDArray[Any], y: NDArray[Any], test: NDArray[Any], generator: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Ten models on balanced samples, their probabilities averaged (as imbalanced-learn does)."""
+    """Average the probabilities of ten models on balanced samples, as imbalanced-learn does."""
     from scipy.special import log_expit, logsumexp
 
     odds = []
     for bag in range(10):
         kept = undersampled(y, 1, generator)
         odds.append(_fitted_odds(family, X[kept], y[kept], test, bag))
-    # The log-odds of the mean probability, from logarithms: a mean next to one keeps its digits.
+    # Compute the log-odds of the mean probability from logarithms: 1 - mean would lose digits near 1.
     mean = logsumexp(log_expit(odds), axis=0) - logsumexp(log_expit(-np.array(odds)), axis=0)
     shifted = mean + prior_shift(y, y[kept])
     return shifted, _probability(shifted)
@@ -232,7 +234,7 @@ Record = dict[str, Any]
 FPR = 0.001
 LEVEL = 0.95
 EPOCHS = ("epochs", "best_epochs")
-"""How long a net was trained, and the epochs of the weights it has; empty for what is no net."""
+"""Columns: the epochs that nets were trained, and the epochs of their final weights. Empty without nets."""
 REFERENCE = "cross entropy"
 METRICS: dict[str, dict[str, Any]] = {
     "roc_auc": {},
@@ -242,8 +244,8 @@ METRICS: dict[str, dict[str, Any]] = {
 }
 
 
-def judged(y: NDArray[Any], found: Scores) -> Record:
-    """The metrics of a method on the test rows of a split, and how it came about."""
+def evaluate_scores(y: NDArray[Any], found: Scores) -> Record:
+    """Compute the metrics of a method on the test rows of a split; add its setting and its time."""
     return {
         "roc_auc": roc_auc(y, found.score),
         "partial_auc": partial_auc(y, found.score, MAX_FPR),
@@ -255,8 +257,8 @@ def judged(y: NDArray[Any], found: Scores) -> Record:
     }
 
 
-def against(y: NDArray[Any], found: Scores, reference: Scores) -> Iterator[Record]:
-    """The paired difference to the reference and its variance, for each metric."""
+def paired_differences(y: NDArray[Any], found: Scores, reference: Scores) -> Iterator[Record]:
+    """Yield the paired difference to the reference and its variance, for each metric."""
     for metric, params in METRICS.items():
         kind = "probability" if metric == "brier_score" else "score"
         pair = compare(metric, y, getattr(found, kind), getattr(reference, kind), level=LEVEL, **params)
@@ -264,17 +266,17 @@ def against(y: NDArray[Any], found: Scores, reference: Scores) -> Iterator[Recor
         yield {"metric": metric, "difference": pair.difference, "variance": deviation**2}
 
 
-def summarised(each: Sequence[Record], pairs: Sequence[Record]) -> list[Record]:
-    """Means over all splits of a kind, with the interval of the difference to cross entropy.
+def summarise(each: Sequence[Record], pairs: Sequence[Record]) -> list[Record]:
+    """Average over all splits of a kind, with the interval of the difference to cross entropy.
 
-    The interval is that of `mean_difference`. The split by time is drawn once: its interval has the draw of
-    the test rows alone, not the luck of training.
+    The interval is that of `mean_difference`. The split by time is drawn once, so its interval covers the
+    draw of the test rows, but not the randomness of training.
 
     Args:
-        each: A row for each split, family and method: `split`, `repeat`, `fold`, `family`, `method`, what
-            `judged` gives, `device` and `seeds` (nets of each loss setting); of nets also `epochs` and
-            `best_epochs`, as text.
-        pairs: A row for each of these and each metric, as `against` gives it.
+        each: A row for each split, family and method: `split`, `repeat`, `fold`, `family`, `method`, the
+            values of `evaluate_scores`, `device` and `seeds` (nets per loss setting); for nets also `epochs`
+            and `best_epochs`, as text.
+        pairs: A row for each of these and each metric, as from `paired_differences`.
     """
     rows = []
     for named in dict.fromkeys(_name(row) for row in each):
@@ -295,16 +297,16 @@ def summarised(each: Sequence[Record], pairs: Sequence[Record]) -> list[Record]:
                     "seconds": round(sum(row["seconds"] for row in mine), 1),
                     "device": " and ".join(dict.fromkeys(str(row["device"]) for row in mine)),
                     "seeds": mine[0]["seeds"],
-                    **{name: span_words(row.get(name, "") for row in mine) for name in EPOCHS},
+                    **{name: format_span(row.get(name, "") for row in mine) for name in EPOCHS},
                 }
             )
     return rows
 
 
-def span_words(texts: Iterable[str]) -> str:
-    """The smallest and the largest of the numbers in some texts; empty where there is none.
+def format_span(texts: Iterable[str]) -> str:
+    """Format the smallest and the largest number in some texts; empty if there is none.
 
-    >>> span_words(["25 29 18", "30"]), span_words(["30", "30"]), span_words([""])
+    >>> format_span(["25 29 18", "30"]), format_span(["30", "30"]), format_span([""])
     ('18 to 30', '30', '')
     """
     numbers = [int(number) for text in texts for number in text.split() if number != "to"]
@@ -315,7 +317,7 @@ def span_words(texts: Iterable[str]) -> str:
 
 
 def mean_difference(gaps: Sequence[Record]) -> dict[str, float]:
-    """The mean of the differences over all splits of a kind, with its interval: `difference`, `low`, `high`.
+    """Average the differences over all splits of a kind; return `difference` and its interval `low`, `high`.
 
     With d_r the mean difference over the F folds of repetition r, and v_rf the variance of fold f's
     difference over the draw of its test rows,
@@ -323,11 +325,11 @@ def mean_difference(gaps: Sequence[Record]) -> dict[str, float]:
         var(mean of d_r) = mean over r of sum_f v_rf / F^2  +  var_r(d_r) / R.
 
     The folds of one repetition test disjoint rows, so their variances add. All R repetitions test the *same*
-    rows, so that part does not shrink with R, only the luck of splitting and training does (the second
-    term, which one repetition cannot see).
+    rows, so the first term does not shrink with R. The second term, the randomness of splits and training,
+    does shrink; one repetition alone cannot measure it.
 
-    That term L = var_r(d_r) / R has R - 1 degrees of freedom, the first term V as many as there are rows,
-    taken as infinitely many. The quantile is Student's, by Satterthwaite with
+    The second term L = var_r(d_r) / R has R - 1 degrees of freedom. The first term V has about as many as
+    there are rows, taken as infinite. The quantile is Student's, by Satterthwaite with
 
         (V + L)^2 / (L^2 / (R - 1))
 
@@ -354,7 +356,7 @@ def _name(row: Record) -> tuple[str, str, str]:
 
 
 def quantile(freedom: float = math.inf) -> float:
-    """How many standard errors an interval reaches to either side: Student's quantile.
+    """Return Student's quantile: the half-width of an interval in standard errors.
 
     >>> round(quantile(), 3), round(quantile(4), 3)
     (1.96, 2.776)

@@ -1,9 +1,10 @@
-"""Every loss of the fraud comparison in one stack of nets, for one split.
+"""Train every loss of the fraud comparison in one stack of nets, for one split.
 
-What a method gets is what `DeepClassifier`, fitted with the settings of that method alone, gives it: the same
-held-out rows choose its epochs and its setting, and its training ends, by the patience, where it would have
-ended there. Only the time differs: a GPU takes little longer for 22 losses than for one. Weights are not
-averaged, nor are nets trained again on all rows: the published results were made before there was either.
+A method gets the same result as from `DeepClassifier` with the settings of this method alone. The same
+held-out rows choose its epochs and its setting, and early stopping ends its training at the same epoch. Only
+the time differs: a GPU takes little longer for 22 losses than for one.
+
+Weights are not averaged, and nets are not refitted on all rows: the published results are older than both.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ from .methods import MAX_FPR
 
 Floats = NDArray[np.float64]
 
-# Numbers in the widest layer of all nets that are held at once when validation rows are scored: 256 MiB.
+# Limit of the numbers in the widest layer, over all nets, when validation rows are scored: 256 MiB.
 _NUMBERS_AT_ONCE = 1 << 26
 
 
 @dataclass(frozen=True)
 class NetSetup:
-    """How the nets of a family are trained; sizes of the nets are the defaults of `DeepClassifier`.
+    """How the nets of a family are trained. Their sizes are the defaults of `DeepClassifier`.
 
     Attributes:
         net: "tabnet" or "tabm".
-        seeds: Nets of each loss setting, whose probabilities are averaged.
-        epochs: At most.
-        batch: Rows a step.
-        learning_rate: Of AdamW.
-        weight_decay: Of AdamW.
-        warmup_epochs: Over these the learning rate rises.
-        patience: A method ends when none of its nets has become better for so many epochs.
-        validation_fraction: The share of the training rows that chooses epochs and settings.
+        seeds: Nets per loss setting, whose probabilities are averaged.
+        epochs: Upper limit of epochs.
+        batch: Rows per step.
+        learning_rate: Learning rate of AdamW.
+        weight_decay: Weight decay of AdamW.
+        warmup_epochs: Epochs over which the learning rate rises.
+        patience: A method ends after this many epochs in which none of its nets improved.
+        validation_fraction: Share of the training rows that is held out to choose epochs and settings.
     """
 
     net: str
@@ -65,7 +66,7 @@ class NetSetup:
     validation_fraction: float = 0.2
 
     def classifier(self, losses: Sequence[str], seed: int, device: str = "auto") -> DeepClassifier:
-        """The estimator that gives, alone, what a method gets in the stack.
+        """Return the estimator that gives the same result as the stack, with the losses of one method.
 
         >>> NetSetup("tabnet", seeds=2).classifier(["crossentropy"], seed=0).n_seeds
         2
@@ -91,6 +92,7 @@ class NetSetup:
         )
 
     def recipe(self) -> Recipe:
+        """Return the recipe of the training loop."""
         return Recipe(
             epochs=self.epochs,
             batch=self.batch,
@@ -103,14 +105,14 @@ class NetSetup:
 
 @dataclass(frozen=True, eq=False)
 class MethodNets:
-    """What a method says of the test rows, and how it was chosen.
+    """The predictions of a method for the test rows, and its chosen setting.
 
     Attributes:
         score: Scores z of the test rows.
-        probability: Their calibrated probabilities.
+        probability: Calibrated probabilities of the test rows.
         chosen: The setting with the best validation score.
-        validation_scores: The partial AUC of each setting on the held-out rows.
-        best_epochs: The epochs, from 1, whose weights the chosen nets have.
+        validation_scores: Partial AUC of each setting on the held-out rows.
+        best_epochs: Epochs, from 1, whose weights the chosen nets have.
     """
 
     score: Floats
@@ -125,12 +127,12 @@ class StackOutcome:
     """A trained stack.
 
     Attributes:
-        methods: By name.
+        methods: Nets of each method, by name.
         epochs: Epochs until the last method ended.
-        history: For each loss setting, net by net, the partial AUC of the held-out rows after each epoch; NaN
-            once its method had ended.
-        failures: What befell nets whose loss or gradient was not finite.
-        nets: How many were trained at once.
+        history: Partial AUC of the held-out rows after each epoch, by loss setting and net; NaN after its
+            method ended.
+        failures: Messages on nets whose loss or gradient was not finite.
+        nets: Nets trained at a time.
     """
 
     methods: Mapping[str, MethodNets]
@@ -154,24 +156,24 @@ def fit_methods(
     """Train every setting of every method at once on the rows of X, and score the test rows.
 
     Args:
-        setup: How.
-        methods: The losses of each, as texts.
-        X: Training rows, numbers without gaps.
-        y: Their labels, 0 and 1.
-        test: Rows to be scored.
-        seed: Of held-out rows, first weights and batches.
+        setup: How the nets are trained.
+        methods: Losses of each method, as text.
+        X: Training rows: numbers, none missing.
+        y: Labels of the training rows, 0 and 1.
+        test: Rows to score.
+        seed: Seed of held-out rows, initial weights and batches.
         device: Such as "cpu" or "cuda".
-        after_epoch: Called with the number of epochs that are done; what it raises ends the training.
+        after_epoch: Called with the number of finished epochs. An exception from it ends the training.
     """
     codes = np.asarray(y, dtype=np.int64)
     shares = np.bincount(codes) / len(codes)
-    # Drawn in the order in which the estimator draws them.
+    # In the same order as `DeepClassifier`, so that the same seed gives the same nets and held-out rows.
     random = check_random_state(seed)
     seeds = [int(one) for one in random.randint(np.iinfo(np.int32).max, size=setup.seeds)]
     groups_of_rows = split_groups(X, codes, [])
     parts = hold_out(codes, True, setup.validation_fraction, random, groups_of_rows)
     if parts is None:
-        raise ValueError("no rows were held out, but settings are chosen on them")
+        raise ValueError("settings are chosen on held-out rows, but there are none")
     train, held = parts
     encoder = TableEncoder.learn(X[train], [], np.ones(len(train)))
     inputs = encoder.apply(X)
@@ -190,7 +192,7 @@ def fit_methods(
         patience=setup.patience,
         average_epochs=0.0,
         device=device,
-        evaluate=_PatientEvaluation(groups, setup.patience, validation, torch.device(device), after_epoch),
+        evaluate=_PatientEvaluator(groups, setup.patience, validation, torch.device(device), after_epoch),
     )
     assert found.metrics is not None
 
@@ -202,15 +204,15 @@ def fit_methods(
         picked[method] = found.nets[best], named, found.best_epochs[best]
     test_inputs = encoder.apply(test)
     raw = {m: (p[0].scores(inputs, device), p[0].scores(test_inputs, device)) for m, p in picked.items()}
-    # The level takes a CPU longer than the scores take a GPU: all methods at once.
+    # Calibration takes a CPU longer than the scores take a GPU: calibrate all methods at a time.
     with ThreadPoolExecutor() as pool:
-        levelled = {
+        probabilities = {
             method: pool.submit(_probability, nets.loss, *raw[method], codes, shares)
             for method, (nets, _, _) in picked.items()
         }
     results = {
         method: MethodNets(
-            raw[method][1].astype(np.float64), levelled[method].result(), str(nets.loss), scores, epochs
+            raw[method][1].astype(np.float64), probabilities[method].result(), str(nets.loss), scores, epochs
         )
         for method, (nets, scores, epochs) in picked.items()
     }
@@ -229,13 +231,13 @@ def _probability(
     codes: NDArray[np.int64],
     shares: Floats,
 ) -> Floats:
-    """Probabilities of test rows, at the level that puts the fitted rows at their share."""
+    """Return probabilities of the test rows, shifted so that the fitted rows average to their share."""
     calibrator = net_calibrator(loss, NetScores(fitted, codes, None), shares, slope=1.0)
     return np.asarray(expit(calibrator.log_odds(np.asarray(loss.log_odds(test.astype(np.float64))))))
 
 
 def _groups(methods: Mapping[str, Sequence[str]], n_seeds: int) -> dict[str, list[int]]:
-    """The places of each method's nets in the stack.
+    """Return the positions of each method's nets in the stack.
 
     >>> _groups({"a": ["x"], "b": ["y", "z"]}, 2)
     {'a': [0, 1], 'b': [2, 3, 4, 5]}
@@ -248,11 +250,11 @@ def _groups(methods: Mapping[str, Sequence[str]], n_seeds: int) -> dict[str, lis
     return found
 
 
-class _PatientEvaluation:
-    """The partial AUC of each net on the held-out rows, until its method has run out of patience.
+class _PatientEvaluator:
+    """Computes the partial AUC of each net on the held-out rows, with early stopping per method.
 
-    From then on it is NaN, which never counts as better, so that the nets of the method keep what they had
-    when it would have ended alone. Scores are ranked on the device.
+    After a method has run out of patience its nets get NaN. NaN never counts as better, so its nets keep the
+    weights that they would have if they were trained alone. Scores are ranked on the device.
     """
 
     def __init__(
@@ -289,7 +291,7 @@ class _PatientEvaluation:
     def _scores(self, replicas: Replicas) -> list[torch.Tensor]:
         numbers = len(replicas) * replicas.net.numbers_per_row(self._inputs.shape[1])
         parts = torch.split(self._inputs, max(1, _NUMBERS_AT_ONCE // numbers))
-        # The members of all rows first: an ensemble's score takes many small operations.
+        # Join the members of all rows first: the score of an ensemble takes many small operations.
         members = torch.cat([member_scores(replicas, part) for part in parts], dim=2)
         return [ensemble_score(loss, one) for loss, one in zip(replicas.losses, members)]
 

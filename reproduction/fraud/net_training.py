@@ -1,9 +1,12 @@
-"""Training the deep families of the fraud comparison, split by split, into a journal.
+"""Train the deep families of the fraud comparison, split by split, into a journal.
 
 The journal has one entry for each finished family and split. Its `fit` says what was trained: family, split,
-`setup`, sizes of the net, loss settings, seed and table. What has an entry that agrees in all of that is not
-trained again. An entry also has the metrics of each method with the paired differences to cross entropy and
-to TBL, the chosen settings, the held-out rows' partial AUC after each epoch, seconds, device, versions, date.
+`setup`, sizes of the net, loss settings, seed and table. A family and split with an entry of equal `fit` is
+not trained again. An entry also has:
+
+* the metrics of each method, with the paired differences to cross entropy and to TBL;
+* the chosen settings, and the partial AUC of the held-out rows after each epoch;
+* seconds, device, versions and date.
 """
 
 from __future__ import annotations
@@ -29,19 +32,19 @@ from .methods import (
     SETTINGS,
     Record,
     Scores,
-    against,
+    evaluate_scores,
     families_of,
-    judged,
     losses_of,
+    paired_differences,
 )
 from .net_stack import NetSetup, StackOutcome, fit_methods
 from .table import (
     REPEATS,
-    About,
     CardFraud,
     Key,
+    ResultsOrigin,
     Rows,
-    described,
+    describe_table,
     fit_seed,
     read_card_fraud,
     split_keys,
@@ -49,33 +52,33 @@ from .table import (
 )
 
 JOURNAL = "fraud.jsonl.xz"
-# The paper's own method, against which its Table 3 has every other.
+# The paper's own method: its Table 3 compares every other with it.
 RIVAL = "TBL"
 
-# TabM is an ensemble of 8 nets already; a TabNet alone depends much on its first weights. The paper's batches
-# of 128 make 41,000 steps of the 15 epochs in which its learning rate rises. Here are at most 5,000 steps of
-# 1,024 rows, hence TabNet's larger learning rate: with cross entropy on the first fold's training rows, the
-# best partial AUC of the held-out ones within 20 epochs was 0.962 at 1e-3, 0.969 at 5e-3 and 0.967 at 2e-2.
-# (These rows are test rows of other folds; the choice is the same for all losses.)
+# TabM is an ensemble of 8 nets already; a single TabNet depends strongly on its initial weights.
+#
+# TabNet has a larger learning rate than in the paper, because it takes fewer steps. The paper's batches of
+# 128 rows make 41,000 steps in the 15 epochs of its warm-up; here are at most 5,000 steps of 1,024 rows. With
+# cross entropy on the training rows of the first fold, the best partial AUC of held-out rows within 20 epochs
+# was 0.962 at 1e-3, 0.969 at 5e-3 and 0.967 at 2e-2. (These rows are test rows of other folds, but the choice
+# is the same for all losses.)
 SETUPS = {
     "tabnet": NetSetup("tabnet", seeds=3, learning_rate=5e-3),
     "tabm": NetSetup("tabm", seeds=1),
 }
 
-# Seconds that an H200 takes for one split, for each seed and besides: 46 with 3 TabNets, 63 with one TabM a
-# setting were measured, how they divide is a guess. Where the journal has a time of the same device, that is
-# taken.
+# Seconds per split on an H200: per seed, and once. The sums were measured (46 with 3 TabNets per setting, 63
+# with one TabM), their division is a guess. A time in the journal, of the same device, is used instead.
 _PLANNED = {"tabnet": (9.0, 19.0), "tabm": (51.0, 12.0)}
 
 NO_GPU = (
-    "no GPU: how long this takes is not known beforehand (one epoch of TabM took six minutes on the "
-    "sample of 49,135 rows)"
+    "no GPU: the time cannot be estimated (one epoch of TabM took six minutes on the sample of 49,135 rows)"
 )
 
 
 @dataclass(frozen=True)
 class FamilySplit:
-    """One family on one split: what is trained as one stack."""
+    """One family on one split. Its nets are trained as one stack."""
 
     setup: NetSetup
     key: Key
@@ -85,13 +88,15 @@ class FamilySplit:
 
 
 class _OutOfTimeError(Exception):
-    """Raised inside a training to end it."""
+    """Raised by a callback to end a training."""
 
 
 def net_setups(
     nets: Sequence[str] = DEEP_FAMILIES, seeds: int | None = None, epochs: int | None = None
 ) -> list[NetSetup]:
-    """How each family is trained; seeds and epochs other than its own if given.
+    """Return how each family is trained.
+
+    `seeds` and `epochs` replace the family's own numbers if they are given.
 
     >>> [(setup.seeds, setup.epochs) for setup in net_setups(["tabm"], seeds=2)]
     [(2, 30)]
@@ -110,65 +115,68 @@ def finished_cells(
     journal: Path,
     setups: Sequence[NetSetup],
     keys: Sequence[Key],
-    about: About,
+    origin: ResultsOrigin,
     *,
     all_families: bool = True,
 ) -> dict[FamilySplit, Record]:
-    """The cells of these families and splits that the journal has.
+    """Return the entries of the journal for these families and splits.
 
-    An error where a family has none, unless `all_families` is false.
+    Raises:
+        ValueError: A family has no entry, and `all_families` is true.
     """
-    found = _at_hand(_lines(journal), _cells(setups, keys), about.table, about.seed)
+    found = _finished_among(_read_cells(journal), _cells(setups, keys), origin.table, origin.seed)
     absent = [setup for setup in setups if not any(cell.setup == setup for cell in found)]
     if absent and all_families:
         net, seeds, epochs = absent[0].net, absent[0].seeds, absent[0].epochs
         raise ValueError(
-            f"{journal} has no result of {net} with {seeds} nets a setting and at most {epochs} epochs on "
-            f"this table with seed {about.seed}: train it, without --results-only"
+            f"{journal} has no result of {net} with {seeds} nets per setting and at most {epochs} epochs on "
+            f"this table with seed {origin.seed}: train it, without --results-only"
         )
     return found
 
 
 def _cells(setups: Sequence[NetSetup], keys: Sequence[Key]) -> list[FamilySplit]:
-    """All cells, split by split: stopped early, all families have the same splits."""
+    """Return all cells, split by split, so that a run out of time has the same splits of all families."""
     return [FamilySplit(setup, key) for key in keys for setup in setups]
 
 
-def cells_of_others(journal: Path, nets: Sequence[str], about: About) -> dict[FamilySplit, Record]:
-    """The cells in the journal of the families that are not among `nets`, on this table with this seed.
+def other_family_cells(
+    journal: Path, nets: Sequence[str], origin: ResultsOrigin
+) -> dict[FamilySplit, Record]:
+    """Return the entries of families that are not in `nets`, of the same table and seed.
 
-    Of a family that was trained in several ways, those of `SETUPS` if there are any, else the latest.
+    For a family that was trained with several setups, return those of `SETUPS` or else the latest.
     """
-    lines = _lines(journal)
+    lines = _read_cells(journal)
     others = [net for net in DEEP_FAMILIES if net not in nets]
     cells = [cell for row in lines.values() if (cell := _cell_of(row["fit"])) and cell.setup.net in others]
-    found = _at_hand(lines, cells, about.table, about.seed)
+    found = _finished_among(lines, cells, origin.table, origin.seed)
     setups = {cell.setup.net: cell.setup for cell in found}
     setups |= {cell.setup.net: cell.setup for cell in found if cell.setup == SETUPS[cell.setup.net]}
     return {cell: record for cell, record in found.items() if cell.setup == setups[cell.setup.net]}
 
 
 def cells_in(journal: Path, seed: int, table: CardFraud | None = None) -> set[FamilySplit]:
-    """All cells that the journal has with this seed, of this table or, where none is given, of any."""
-    about = None if table is None else dict(described(table))
+    """Return all cells in the journal with this seed; if a table is given, only those of this table."""
+    described = None if table is None else dict(describe_table(table))
     fits = [
         fit
-        for row in _lines(journal).values()
-        if (fit := row["fit"]).get("seed") == seed and (about is None or fit.get("table") == about)
+        for row in _read_cells(journal).values()
+        if (fit := row["fit"]).get("seed") == seed and (described is None or fit.get("table") == described)
     ]
     return {cell for fit in fits if (cell := _cell_of(fit))}
 
 
 def _cell_of(fit: Mapping[str, Any]) -> FamilySplit | None:
-    """The cell that a line is of; None where it was trained with settings that there no longer are."""
+    """Return the cell of an entry, or None if its setup has fields that no longer exist."""
     try:
         return FamilySplit(NetSetup(**fit["setup"]), (fit["split"], fit["repeat"], fit["fold"]))
     except (KeyError, TypeError):
         return None
 
 
-def _lines(journal: Path) -> dict[str, Record]:
-    """The finished cells by what was trained, none where there is no file; a torn end is ignored."""
+def _read_cells(journal: Path) -> dict[str, Record]:
+    """Return the entries of the journal by what was trained. A torn last line is ignored."""
     return read_keyed(journal, _key)
 
 
@@ -179,15 +187,17 @@ def _key(row: Record) -> str:
     return key_text(row["fit"])
 
 
-def _at_hand(
-    lines: Mapping[str, Record], cells: Sequence[FamilySplit], about: Mapping[str, Any], seed: int
+def _finished_among(
+    lines: Mapping[str, Record], cells: Sequence[FamilySplit], described: Mapping[str, Any], seed: int
 ) -> dict[FamilySplit, Record]:
-    names = {cell: key_text(_fit_of(cell, about, seed)) for cell in cells}
+    names = {cell: key_text(_fit_of(cell, described, seed)) for cell in cells}
     return {cell: lines[name] for cell, name in names.items() if name in lines}
 
 
 def planned_seconds(setup: NetSetup, device: str, known: Sequence[Record] = ()) -> float | None:
-    """How long a split takes on a device, by name: as in the journal, else as planned; None if unknown.
+    """Estimate the seconds of a split on a device, given by name; None if unknown.
+
+    A time of the same setup and device in `known` comes first, then the measured times of an H200.
 
     >>> planned_seconds(SETUPS["tabm"], "NVIDIA H200"), planned_seconds(SETUPS["tabm"], "x86_64")
     (63.0, None)
@@ -214,27 +224,28 @@ def train_cells(
     minutes: float | None = None,
     tell: Callable[[str], None] = lambda message: None,
 ) -> int:
-    """Train what the journal lacks, and append it split by split; returns how many cells are left.
+    """Train the cells that are not in the journal, add each to it, and return how many are left.
+
+    A cell starts only if its expected time is left: that of the journal or plan, else the longest cell of
+    its family in this run. A cell that runs longer is dropped after the last epoch that ends in time. After
+    either, no more cells of this family start, but those of faster families do.
 
     Args:
         table: The fraud table.
-        journal: The file.
+        journal: File to read and to append to.
         setups: The families, and how each is trained.
-        seed: Of splits and trainings.
+        seed: Seed of splits and trainings.
         repeats: How often the stratified folds are drawn.
         device: "auto" is a GPU if there is one.
-        minutes: No cell is begun that would not end before so many have passed; where it is not known how
-            long a cell takes, as long as the family's longest of this run is expected. One that is under way
-            is given up after the last epoch that ends in time. Then no more of its family are begun, but
-            those of a faster one. None for no limit.
+        minutes: Time limit. Default: none.
         tell: Called with each line of progress.
     """
     begun = time.monotonic()
     end = float("inf") if minutes is None else begun + 60 * minutes
     where = device_for(device)
     rows_of = splits(table, seed, repeats)
-    cells, about = _cells(setups, list(rows_of)), described(table)
-    done = _at_hand(_lines(journal), cells, about, seed)
+    cells, described = _cells(setups, list(rows_of)), describe_table(table)
+    done = _finished_among(_read_cells(journal), cells, described, seed)
     missing = [cell for cell in cells if cell not in done]
     known = list(done.values())
     longest: dict[NetSetup, float] = {}
@@ -246,16 +257,16 @@ def train_cells(
         needed = planned_seconds(cell.setup, device_name(where), known)
         left = end - time.monotonic()
         if left <= (longest.get(cell.setup, 0.0) if needed is None else needed):
-            tell(f"{cell}: not begun, {max(left, 0.0):.0f} s are left")
+            tell(f"{cell}: not started, {max(left, 0.0):.0f} s left")
             too_slow.add(cell.setup)
             continue
         need_writable(journal)
         title = f"{len(known) + 1} of {len(cells)}: {cell}"
         tell(title if needed is not None or where != "cpu" else f"{title}; {NO_GPU}")
         try:
-            record = _trained(cell, table, rows_of[cell.key], about, seed, where, end, title, tell)
+            record = _trained(cell, table, rows_of[cell.key], described, seed, where, end, title, tell)
         except _OutOfTimeError:
-            tell(f"{title}: given up, out of time")
+            tell(f"{title}: stopped, out of time")
             too_slow.add(cell.setup)
             continue
         add_records(journal, [record])
@@ -263,7 +274,7 @@ def train_cells(
         known.append(record)
         longest[cell.setup] = max(longest.get(cell.setup, 0.0), record["seconds"])
         tell(f"{title}: {record['nets']} nets, {record['epochs']} epochs, {record['seconds']:.0f} s")
-        # The graph of a stack holds its memory until it is collected.
+        # The graph of a stack has reference cycles, which hold its memory until they are collected.
         gc.collect()
     return len(missing) - trained
 
@@ -272,7 +283,7 @@ def _trained(
     cell: FamilySplit,
     table: CardFraud,
     rows: Rows,
-    about: Mapping[str, Any],
+    described: Mapping[str, Any],
     seed: int,
     device: str,
     end: float,
@@ -285,7 +296,7 @@ def _trained(
 
     def after_epoch(epoch: int) -> None:
         took = time.monotonic() - begun
-        # As long as those before: an epoch that would end too late is not begun.
+        # Expect the next epoch to take the mean time so far; do not start one that would end too late.
         if time.monotonic() + (took / epoch if epoch < cell.setup.epochs else 0.0) > end:
             raise _OutOfTimeError
         tell(f"{title}: epoch {epoch} of {cell.setup.epochs}, {took:.0f} s")
@@ -302,12 +313,12 @@ def _trained(
     )
     seconds = time.monotonic() - begun
     return {
-        "fit": _fit_of(cell, about, seed),
+        "fit": _fit_of(cell, described, seed),
         "methods": _measured(outcome, table.y[test], seconds),
         "training_rows": len(train),
         "nets": outcome.nets,
         "epochs": outcome.epochs,
-        "history": {loss: _numbers(merits) for loss, merits in outcome.history.items()},
+        "history": {loss: _numbers(metrics) for loss, metrics in outcome.history.items()},
         "failures": list(outcome.failures),
         "clip": cell.setup.recipe().clip,
         "precision": cell.setup.recipe().precision,
@@ -317,10 +328,10 @@ def _trained(
 
 
 def _measured(outcome: StackOutcome, y: NDArray[Any], seconds: float) -> dict[str, Record]:
-    """The metrics of each method, its differences to the references, and how it was chosen."""
+    """Return the metrics of each method, its differences to the references, and how it was chosen."""
     settings = sum(len(found.validation_scores) for found in outcome.methods.values())
     scores = {
-        # The time of the stack, by settings.
+        # A method gets a share of the time of the stack, in proportion to its settings.
         method: Scores(
             found.score,
             found.probability,
@@ -331,19 +342,20 @@ def _measured(outcome: StackOutcome, y: NDArray[Any], seconds: float) -> dict[st
     }
     return {
         method: {
-            **judged(y, scores[method]),
+            **evaluate_scores(y, scores[method]),
             "validation_scores": {loss: round(m, 6) for loss, m in found.validation_scores.items()},
             "best_epochs": list(found.best_epochs),
             "differences": {
-                other: list(against(y, scores[method], scores[other])) for other in (REFERENCE, RIVAL)
+                other: list(paired_differences(y, scores[method], scores[other]))
+                for other in (REFERENCE, RIVAL)
             },
         }
         for method, found in outcome.methods.items()
     }
 
 
-def _fit_of(cell: FamilySplit, about: Mapping[str, Any], seed: int) -> Record:
-    """All that decides the result of a cell but the device."""
+def _fit_of(cell: FamilySplit, described: Mapping[str, Any], seed: int) -> Record:
+    """Return all that determines the result of a cell except the device."""
     split, repeat, fold = cell.key
     return {
         "family": cell.setup.net,
@@ -354,12 +366,12 @@ def _fit_of(cell: FamilySplit, about: Mapping[str, Any], seed: int) -> Record:
         "setup": asdict(cell.setup),
         "sizes": dict(NET_SIZES[cell.setup.net]),
         "settings": {method: list(losses) for method, losses in SETTINGS.items()},
-        "table": dict(about),
+        "table": dict(described),
     }
 
 
-def _numbers(merits: NDArray[np.float64]) -> list[list[float | None]]:
-    return [[None if np.isnan(one) else round(float(one), 5) for one in net] for net in merits]
+def _numbers(metrics: NDArray[np.float64]) -> list[list[float | None]]:
+    return [[None if np.isnan(one) else round(float(one), 5) for one in net] for net in metrics]
 
 
 def train_only(
@@ -375,7 +387,7 @@ def train_only(
     device: str = "auto",
     minutes: float | None = None,
 ) -> int:
-    """Train the nets and write no table; returns how many splits are left."""
+    """Train the nets without writing tables; return how many splits are left."""
     setups = net_setups(families_of(families), net_seeds, net_epochs)
     left = train_cells(
         read_card_fraud(data),
@@ -400,16 +412,16 @@ def plan_text(
     seed: int = 0,
     data: Path | None = None,
 ) -> str:
-    """How many stacks there are, how large, how many are left, and how long one H200 takes for these.
+    """Format the plan: number and size of stacks, how many are left, and the time of one H200 for these.
 
     Args:
         nets: Families, `deep` for all nets; others are fitted on the CPU and have no plan.
-        seeds: Nets of each loss setting; None for the family's own number.
-        repeats: How often the stratified folds are drawn; None for the usual number.
-        epochs: At most; None for the family's own number.
-        journal: What it has with this seed is not left to train.
-        seed: Of splits and trainings.
-        data: The table, of which alone results count; None for any.
+        seeds: Nets per loss setting. Default: the family's own number.
+        repeats: How often the stratified folds are drawn. Default: 3.
+        epochs: Upper limit of epochs. Default: the family's own number.
+        journal: File whose entries with this seed count as trained.
+        seed: Seed of splits and trainings.
+        data: The table. If given, only entries of this table count.
     """
     from .table import read_card_fraud
 
@@ -418,7 +430,7 @@ def plan_text(
     chosen = families_of(nets)
     plain = [family for family in chosen if family not in DEEP_FAMILIES]
     if plain:
-        raise ValueError(f"only the nets {', '.join(DEEP_FAMILIES)} of fraud have a plan, not {plain[0]}")
+        raise ValueError(f"only nets have a plan ({', '.join(DEEP_FAMILIES)}), not {plain[0]}")
     keys = split_keys(drawn)
     table = None if data is None else read_card_fraud(data)
     done = set() if journal is None else cells_in(journal, seed, table)
@@ -432,6 +444,4 @@ def plan_text(
             f"stack, at most {setup.epochs} epochs of batches of {setup.batch}: about {seconds:.0f} s a "
             f"split, {left * seconds / 60:.1f} min"
         )
-    return "\n".join(
-        [*lines, f"all: {total:.1f} min of one H200, as planned; shorter where patience ends it"]
-    )
+    return "\n".join([*lines, f"all: {total:.1f} min of one H200, less where early stopping ends it"])

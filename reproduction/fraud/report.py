@@ -1,4 +1,4 @@
-"""The fraud comparison as tables and a figure: families that ran at different times stand together."""
+"""Write the fraud comparison as tables and a figure, with families that were fitted at different times."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .methods import (
     METRICS,
     REFERENCE,
     Record,
+    format_span,
     mean_difference,
     quantile,
-    span_words,
 )
 from .net_training import RIVAL, FamilySplit
-from .table import FOLDS, About
+from .table import FOLDS, ResultsOrigin
 
 # ---- Table and figure --------------------------------------------------------------------------------------
 
@@ -42,31 +42,31 @@ TITLES = {
     "brier_score": "Brier score x 1e6",
 }
 _EPOCHS_TITLES = {"epochs": "epochs", "best_epochs": "best epochs"}
-_EPOCHS_WORDS = (
+_EPOCHS_NOTE = (
     "Epochs of nets are those that a method was trained for, over the splits, until its patience or the "
     "epochs ended; best epochs, chosen by held-out rows, those of the weights that its nets have."
 )
 _SPLITS = {"random": "folds", "time": "the last quarter in time"}
-_WHOLE = ("repeat", "fold", "repeats", "tests", "positives", "seeds")
-_WORDS = ("split", "family", "method", "metric", "chosen", "device", "versions", "date", *EPOCHS)
+_INTEGER_COLUMNS = ("repeat", "fold", "repeats", "tests", "positives", "seeds")
+_TEXT_COLUMNS = ("split", "family", "method", "metric", "chosen", "device", "versions", "date", *EPOCHS)
 
 
 def read_results(path: Path) -> list[Record]:
-    """The rows of a result file; none where there is no file."""
+    """Read the rows of a result file; none if there is no file."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
     found = list(csv.DictReader(io.StringIO(text)))
     if not text.endswith("\n") or any(None in row or None in row.values() for row in found):
         raise ValueError(
-            f"{path} is torn, its last rows are missing: put back an earlier copy, or move it away and run "
-            "all families again"
+            f"{path} is incomplete, its last rows are missing: put back an earlier copy, or move it away and "
+            "run all families again"
         )
     return [{name: _value(name, value) for name, value in row.items()} for row in found]
 
 
 def made_with(versions: Mapping[str, str], date: str | None = None) -> Record:
-    """With what and when a row was made; today unless said otherwise.
+    """Return versions and date of a row. Default: today.
 
     >>> made_with({"raresight": "0.1.0", "numpy": "2.4.6"}, "2026-11-17")
     {'versions': 'raresight 0.1.0, numpy 2.4.6', 'date': '2026-11-17'}
@@ -76,13 +76,13 @@ def made_with(versions: Mapping[str, str], date: str | None = None) -> Record:
 
 
 def _value(name: str, text: str) -> Any:
-    if name in _WORDS:
+    if name in _TEXT_COLUMNS:
         return text
-    return int(text) if name in _WHOLE else float(text)
+    return int(text) if name in _INTEGER_COLUMNS else float(text)
 
 
 def in_order(rows: Sequence[Record]) -> list[Record]:
-    """Rows as if all families had run at once, all with the same columns in the same order."""
+    """Sort rows by split, family and method, and give all of them the same columns."""
 
     def place(row: Record) -> tuple[int, ...]:
         return (
@@ -97,24 +97,25 @@ def in_order(rows: Sequence[Record]) -> list[Record]:
     return [{name: row[name] for name in names} for row in sorted(rows, key=place)]
 
 
-def table_text(summary: Sequence[Record], about: About) -> str:
-    """The summary as Markdown: estimate, and difference to cross entropy with its interval."""
+def table_text(summary: Sequence[Record], origin: ResultsOrigin) -> str:
+    """Format the summary as Markdown: means, and differences to cross entropy with their intervals."""
     intervals = sum(row["method"] != REFERENCE for row in summary)
     words = (
-        f"ULB card fraud: {about.rows:,} rows ({about.duplicates:,} exact duplicates dropped), "
-        f"{about.frauds} frauds. In parentheses the difference to cross entropy in the same family, "
+        f"ULB card fraud: {origin.rows:,} rows ({origin.duplicates:,} exact duplicates dropped), "
+        f"{origin.frauds} frauds. In parentheses the difference to cross entropy in the same family, "
         f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero. Of the {intervals} "
-        f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone. {luck_words(summary)}"
+        f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone. "
+        f"{training_variance_note(summary)}"
     )
     has_epochs = any(row[name] for row in summary for name in EPOCHS)
-    lines = [" ".join(filter(None, [words.rstrip(), _EPOCHS_WORDS if has_epochs else ""]))]
+    lines = [" ".join(filter(None, [words.rstrip(), _EPOCHS_NOTE if has_epochs else ""]))]
     for split in _SPLITS:
         for family in dict.fromkeys(row["family"] for row in summary):
             rows = [row for row in summary if (row["split"], row["family"]) == (split, family)]
             if not rows:
                 continue
             lines += ["", f"#### {family}, {split_title(rows[0])}", ""]
-            # Where the journal of the nets says it.
+            # Only journals of nets have these columns.
             epochs = {_EPOCHS_TITLES[name]: name for name in EPOCHS if any(row[name] for row in rows)}
             if family in DEEP_FAMILIES:
                 lines += [_how(rows[0]), ""]
@@ -128,7 +129,7 @@ def table_text(summary: Sequence[Record], about: About) -> str:
 
 
 def split_title(row: Record) -> str:
-    """What was tested, from a row of the summary.
+    """Format which rows were tested, from a row of the summary.
 
     >>> split_title({"split": "random", "repeats": 3, "tests": 12})
     '3 times 4 folds'
@@ -144,7 +145,7 @@ def split_title(row: Record) -> str:
 
 
 def _panel_title(split: str, summary: Sequence[Record]) -> str:
-    """What was tested; where families were tested on more or fewer folds, of which ones.
+    """Format which rows were tested, and which families were tested on other numbers of folds.
 
     >>> rows = [{"split": "random", "family": name, "repeats": n, "tests": 4 * n} for name, n in
     ...     (("linear", 3), ("tabnet", 1), ("tabm", 1))]
@@ -160,10 +161,10 @@ def _panel_title(split: str, summary: Sequence[Record]) -> str:
     return f"{first} ({words})" if words else first
 
 
-def luck_words(rows: Sequence[Record]) -> str:
-    """Which intervals do not have the luck of training in them: those of splits that were drawn once.
+def training_variance_note(rows: Sequence[Record]) -> str:
+    """Name the intervals that do not cover the randomness of training: those of splits drawn once.
 
-    >>> luck_words([{"split": "random", "repeats": 2, "tests": 8}])
+    >>> training_variance_note([{"split": "random", "repeats": 2, "tests": 8}])
     ''
     """
     once = dict.fromkeys(split_title(row) for row in rows if row["repeats"] == 1)
@@ -185,7 +186,7 @@ def _cell(row: Record) -> str:
 
 
 def interval_text(row: Record) -> str:
-    """A difference with its interval, bold where zero is outside.
+    """Format a difference with its interval, bold if zero is outside.
 
     >>> interval_text({"metric": "roc_auc", "difference": 0.01, "low": 0.005, "high": 0.015})
     '**+1.00** [+0.50, +1.50]'
@@ -204,9 +205,9 @@ def _scale(metric: str) -> tuple[float, int]:
 
 
 def draw(path: Path, summary: Sequence[Record]) -> dict[Path, bytes]:
-    """Differences to cross entropy with their intervals, one panel for each of two metrics and splits.
+    """Draw differences to cross entropy with their intervals, a panel for each metric and split.
 
-    The files are yet to be written.
+    Return the contents of the files, which the caller writes.
     """
     panels = [(split, metric) for split in _SPLITS for metric in ("partial_auc", "recall_at_fpr")]
     methods = [m for m in dict.fromkeys(row["method"] for row in summary) if m != REFERENCE]
@@ -236,7 +237,7 @@ def draw(path: Path, summary: Sequence[Record]) -> dict[Path, bytes]:
         ax.invert_yaxis()
         ax.set_title(f"{TITLES[metric]}\n{_panel_title(split, summary)}", fontsize=10)
         ax.set_xlabel("points against cross entropy")
-    # Of each family the first, in whichever panel it is.
+    # One entry per family: a family may be missing in some panels.
     drawn = {label: handle for ax in axes[::-1] for handle, label in zip(*ax.get_legend_handles_labels())}
     figure.legend(
         drawn.values(), drawn.keys(), loc="outside lower center", ncols=len(families), frameon=False
@@ -251,10 +252,10 @@ _METRICS = ("roc_auc", "partial_auc", "recall_at_fpr")
 
 
 def rival_rows(pairs: Sequence[Record]) -> list[Record]:
-    """The mean difference of each method to TBL, turned round: TBL less the method.
+    """Average TBL less each method over splits, beside the paper's numbers.
 
-    `pairs` has a row for each split, family, method and metric with the difference to TBL, its variance and
-    how many epochs the method was trained for.
+    `pairs` has a row for each split, family, method and metric. It holds the difference of the method to TBL,
+    its variance and the epochs that the method was trained for.
     """
     rows = []
     for named in dict.fromkeys((p["split"], p["family"], p["method"], p["metric"]) for p in pairs):
@@ -265,9 +266,9 @@ def rival_rows(pairs: Sequence[Record]) -> list[Record]:
         found = mean_difference([{**gap, "difference": -gap["difference"]} for gap in gaps])
         row = {"split": split, "family": family, "rival": method, "metric": metric, **found}
         row |= {"repeats": len({gap["repeat"] for gap in gaps}), "tests": len(gaps)}
-        row |= {"epochs": span_words(gap["epochs"] for gap in gaps)}
+        row |= {"epochs": format_span(gap["epochs"] for gap in gaps)}
         ours = (p for p in pairs if (p["split"], p["family"], p["method"]) == (split, family, "TBL"))
-        row |= {"TBL epochs": span_words(p["epochs"] for p in ours)}
+        row |= {"TBL epochs": format_span(p["epochs"] for p in ours)}
         for table in FRAUD_TABLES:
             printed = printed_gain(table, metric, method)
             row[f"paper {table}"] = "" if printed is None else printed.gain
@@ -277,7 +278,7 @@ def rival_rows(pairs: Sequence[Record]) -> list[Record]:
 
 
 def rivals_text(rows: Sequence[Record]) -> str:
-    """The differences as Markdown, the paper's first."""
+    """Format the differences as Markdown, the paper's first."""
     lines = [
         "TBL less each rival, in points, with 95% intervals; **bold** where they leave out zero. The paper's "
         "are of its private tables, with TabNet, three trials of each loss taken as independent (Student's "
@@ -285,7 +286,8 @@ def rivals_text(rows: Sequence[Record]) -> str:
         "rate for all losses of a net (TabNet's was chosen with cross entropy, TabM's is the default): a "
         f"loss that wants another step size is at a disadvantage. Of our {len(rows)} intervals about "
         f"{len(rows) * (1 - LEVEL):.0f} would be bold by chance alone; those of recall come from resampling, "
-        f"which moves their ends by some tenths of a point. {luck_words(rows)} {_epochs_words(rows)}".rstrip()
+        "which moves their ends by some tenths of a point. "
+        f"{training_variance_note(rows)} {_format_epochs(rows)}".rstrip()
     ]
     for metric in _METRICS:
         mine = [row for row in rows if row["metric"] == metric]
@@ -303,11 +305,11 @@ def rivals_text(rows: Sequence[Record]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _epochs_words(rows: Sequence[Record]) -> str:
-    """How long the nets were trained, where it is known."""
+def _format_epochs(rows: Sequence[Record]) -> str:
+    """Format the numbers of epochs of the families for which they are known."""
     families = dict.fromkeys(row["family"] for row in rows)
     spans = {
-        family: span_words(row[name] for row in rows if row["family"] == family for name in _EPOCHS)
+        family: format_span(row[name] for row in rows if row["family"] == family for name in _EPOCHS)
         for family in families
     }
     known = [f"{family} {span}" for family, span in spans.items() if span]
@@ -328,14 +330,14 @@ def _printed(metric: str, table: str, rival: str) -> str:
 def net_rows(
     found: Mapping[FamilySplit, Record], shown: Collection[tuple[str, str]]
 ) -> tuple[list[Record], list[Record]]:
-    """The metrics on every split, and the differences to cross entropy, of these families and methods."""
+    """Return metrics and differences to cross entropy of these families and methods on every split."""
     each = [row for cell, record in found.items() for row in _each(cell, record)]
     pairs = [row for cell, record in found.items() for row in _pairs(cell, record, REFERENCE)]
     return _those(each, shown), _those(pairs, shown)
 
 
 def net_rivals(out: Path, found: Mapping[FamilySplit, Record]) -> dict[Path, str]:
-    """TBL less every other method, beside the paper's numbers, as CSV and Markdown, yet to be written."""
+    """Return the contents of the CSV and Markdown files with TBL less every other method."""
     in_order = sorted(found.items(), key=lambda item: DEEP_FAMILIES.index(item[0].setup.net))
     rows = rival_rows([row for cell, record in in_order for row in _pairs(cell, record, RIVAL)])
     return {out / "fraud_rivals.csv": rows_text(rows), out / "fraud_rivals.md": rivals_text(rows)}
@@ -367,9 +369,9 @@ def _pairs(cell: FamilySplit, record: Record, reference: str) -> Iterator[Record
 
 
 def _epochs(record: Record, method: str) -> str:
-    """After how many epochs a method ended, by its patience or with the last."""
+    """Return the number of epochs of a method, which early stopping or the limit ended."""
     nets = [net for loss in record["methods"][method]["validation_scores"] for net in record["history"][loss]]
-    return str(max(epoch for net in nets for epoch, merit in enumerate(net, start=1) if merit is not None))
+    return str(max(epoch for net in nets for epoch, metric in enumerate(net, start=1) if metric is not None))
 
 
 def _name(cell: FamilySplit, method: str) -> Record:

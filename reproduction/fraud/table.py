@@ -1,4 +1,4 @@
-"""The ULB card-fraud table: reading it, splitting it, and naming it in results.
+"""Read and split the ULB card-fraud table, and record which table and seed results are of.
 
 It has 284,807 card payments of two days in September 2013, 492 of them frauds. Worldline and the Machine
 Learning Group of the Université Libre de Bruxelles collected it and published it under the Database Contents
@@ -36,8 +36,8 @@ class CardFraud:
         X: float32, the 28 principal components as published and log(1 + amount in euros).
         y: 1 for a fraud.
         seconds: Time since the first payment.
-        duplicates: How many rows were dropped because all their columns repeat an earlier row. Left in, the
-            same payment would be in the training and in the test rows of a random split.
+        duplicates: Rows that were dropped because all their columns repeat an earlier row. If kept, the same
+            payment could be in the training and in the test rows of a random split.
     """
 
     X: NDArray[np.float32]
@@ -53,7 +53,7 @@ def read_card_fraud(path: str | Path) -> CardFraud:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If a column is missing, a value is, or `Class` is not 0 and 1.
+        ValueError: If a column or a value is missing, or `Class` is not 0 and 1.
     """
     source = Path(path)
     if not source.is_file():
@@ -73,6 +73,7 @@ def read_card_fraud(path: str | Path) -> CardFraud:
     strange = ~np.isin(rows[:, -1], (0, 1))
     if strange.any():
         raise ValueError(f"{source}: Class must be 0 or 1, but is also {rows[strange, -1][0]:g}")
+    # Compare rows before they become float32, which could make different payments equal.
     first = np.sort(np.unique(rows, axis=0, return_index=True)[1])
     kept = rows[first][np.argsort(rows[first, 0], kind="stable")]
     euros = kept[:, -2] / (100 if cents == "AmountCents" else 1)
@@ -97,7 +98,7 @@ def save_card_fraud(table: CardFraud, path: str | Path) -> Path:
     """
     target = Path(path)
     if target.suffix.lower() != ".npz":
-        raise ValueError(f"the table is written as .npz, not as {target.name!r}: give such a name")
+        raise ValueError(f"the name of the file must end in .npz, but is {target.name!r}")
     content = io.BytesIO()
     np.savez_compressed(content, X=table.X, y=table.y, seconds=table.seconds, duplicates=table.duplicates)
     return write_file(target, content.getvalue())
@@ -148,7 +149,7 @@ Key = tuple[str, int, int]
 
 
 def splits(table: CardFraud, seed: int, repeats: int) -> dict[Key, Rows]:
-    """Four stratified folds of all rows, `repeats` times; the last quarter in time after the first three."""
+    """Return all splits: four stratified folds, `repeats` times, and the last quarter in time."""
     from sklearn.model_selection import RepeatedStratifiedKFold
 
     keys = split_keys(repeats)
@@ -159,7 +160,7 @@ def splits(table: CardFraud, seed: int, repeats: int) -> dict[Key, Rows]:
 
 
 def split_keys(repeats: int) -> list[Key]:
-    """The names of the splits, in order.
+    """Return the names of the splits, in order.
 
     >>> split_keys(1)[-2:]
     [('random', 0, 3), ('time', 0, 0)]
@@ -181,21 +182,21 @@ def fit_seed(seed: int, key: Key) -> int:
 
 # ---- The table and seed of results -------------------------------------------------------------------------
 
-ABOUT = "fraud_about.json"
+ORIGIN_FILE = "fraud_about.json"
 _ADVICE = "write to another folder by --out"
 _GIVE = "give the table, too, by --data"
 
 
 @dataclass(frozen=True)
-class About:
-    """A table and the seed of the splits and fits on it.
+class ResultsOrigin:
+    """The table and the seed that results are of.
 
     Attributes:
-        rows: Without exact duplicates.
-        frauds: Among them.
-        digest: Of all values.
-        duplicates: Rows that were dropped.
-        seed: Of splits and fits.
+        rows: Rows without exact duplicates.
+        frauds: Frauds among them.
+        digest: Digest of all values.
+        duplicates: Exact duplicates that were dropped.
+        seed: Seed of splits and fits.
     """
 
     rows: int
@@ -206,63 +207,64 @@ class About:
 
     @property
     def table(self) -> dict[str, Any]:
-        """As the journal of the nets has it."""
+        """Return the table without the seed, as the journals name it."""
         return {"rows": self.rows, "frauds": self.frauds, "digest": self.digest}
 
 
-def about_of(table: CardFraud, seed: int) -> About:
-    return About(**described(table), duplicates=table.duplicates, seed=seed)
+def origin_of(table: CardFraud, seed: int) -> ResultsOrigin:
+    """Return the origin of results on a table with a seed."""
+    return ResultsOrigin(**describe_table(table), duplicates=table.duplicates, seed=seed)
 
 
-def described(table: CardFraud) -> dict[str, Any]:
-    """The table in short: rows, frauds, and a digest of all its values."""
+def describe_table(table: CardFraud) -> dict[str, Any]:
+    """Return the number of rows and frauds, and a digest of all values."""
     digest = hashlib.sha256(np.ascontiguousarray(table.X).tobytes())
     digest.update(np.ascontiguousarray(table.y).tobytes())
     return {"rows": len(table.y), "frauds": int(table.y.sum()), "digest": digest.hexdigest()[:16]}
 
 
-def about_text(about: About) -> str:
-    """What a folder says of which table and seed its results are."""
-    return json.dumps(asdict(about), indent=2) + "\n"
+def origin_text(origin: ResultsOrigin) -> str:
+    """Return the text of `fraud_about.json`: table and seed of the results in a folder."""
+    return json.dumps(asdict(origin), indent=2) + "\n"
 
 
-def read_about(out: Path) -> About:
-    """Of which table and seed the results of a folder are, where no table is given to compare with."""
-    path = out / ABOUT
+def read_origin(out: Path) -> ResultsOrigin:
+    """Read the table and the seed of the results in a folder."""
+    path = out / ORIGIN_FILE
     if not path.exists():
-        raise ValueError(f"{out} has no results of fraud, or does not say of which table they are: {_GIVE}")
-    return _read_about(path)
+        raise ValueError(f"{out} has no {ORIGIN_FILE}, which names the table of its results: {_GIVE}")
+    return _read_origin(path)
 
 
-def check_same_run(out: Path, each: Sequence[Record], about: About) -> None:
-    """An error where the results in a folder are of another table or seed: they would mix or be lost.
+def check_same_origin(out: Path, each: Sequence[Record], origin: ResultsOrigin) -> None:
+    """Raise an error if a folder has results of another table or seed, which would mix or be lost.
 
     Args:
         out: The folder.
         each: The rows of its `fraud_splits.csv`.
-        about: The table whose results are to be added, and the seed.
+        origin: Table and seed of the results to be added.
     """
-    path = out / ABOUT
+    path = out / ORIGIN_FILE
     if not each and not path.exists():
         return
     if not path.exists():
-        raise ValueError(f"the results in {out} do not say of which table they are: {_ADVICE}")
-    known = _read_about(path)
-    if known.seed != about.seed:
+        raise ValueError(f"{out} has no {ORIGIN_FILE}, which names the table of its results: {_ADVICE}")
+    known = _read_origin(path)
+    if known.seed != origin.seed:
         raise ValueError(
-            f"the results in {out} are of seed {known.seed}, but this run has seed {about.seed}: {_ADVICE}"
+            f"the results in {out} have seed {known.seed}, but this run has seed {origin.seed}: {_ADVICE}"
         )
-    if known.table != about.table:
-        same_counts = (known.rows, known.frauds) == (about.rows, about.frauds)
-        seen = "other values" if same_counts else f"{about.rows:,} rows, {about.frauds} frauds"
+    if known.table != origin.table:
+        same_counts = (known.rows, known.frauds) == (origin.rows, origin.frauds)
+        seen = "other values" if same_counts else f"{origin.rows:,} rows, {origin.frauds} frauds"
         raise ValueError(
             f"the results in {out} are of a table with {known.rows:,} rows, {known.frauds} frauds, but "
             f"this one has {seen}: {_ADVICE}"
         )
 
 
-def _read_about(path: Path) -> About:
+def _read_origin(path: Path) -> ResultsOrigin:
     try:
-        return About(**json.loads(path.read_text(encoding="utf-8")))
+        return ResultsOrigin(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         raise ValueError(f"{path} is damaged: {_ADVICE}") from None

@@ -1,4 +1,4 @@
-"""Images as rows that nets train on and are judged by, cropped and flipped at random in training.
+"""Images as rows to train and evaluate nets on, cropped and flipped at random in training.
 
 The whole set lies on the device as bytes. A batch of K replicas is one gather from it: each output pixel
 knows which image, row and column it comes from. The random numbers are K small draws from K generators, so a

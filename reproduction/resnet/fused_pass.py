@@ -80,7 +80,7 @@ class FusedPass:
     def backward(self, features_gradient: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Gradients of weights (K, out, in, 3, 3), scales and shifts (K, out)."""
         shapes = [weight.shape for weight in self._weights]
-        room = _Gradients(
+        room = _GradientBuffers(
             [floats(features_gradient, *shape) for shape in shapes],
             [floats(features_gradient, shape[0], 2, shape[1]) for shape in shapes],
         )
@@ -127,14 +127,14 @@ def _streams_beside(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda
 
 
 @dataclass(frozen=True)
-class _Gradients:
+class _GradientBuffers:
     """Room for what a backward pass gives of each layer: (K, out, in, 3, 3), and sums of dz (K, 2, out)."""
 
     weights: list[Tensor]
     sums: list[Tensor]
 
-    def part(self, nets: slice) -> _Gradients:
-        return _Gradients([room[nets] for room in self.weights], [room[nets] for room in self.sums])
+    def part(self, nets: slice) -> _GradientBuffers:
+        return _GradientBuffers([room[nets] for room in self.weights], [room[nets] for room in self.sums])
 
 
 class _GroupPass:
@@ -219,7 +219,7 @@ class _GroupPass:
         normed = self._normed[place]
         return normed.mean, normed.inverse, self._scales[place], self._shifts[place]
 
-    def backward(self, features_gradient: Tensor, into: _Gradients) -> None:
+    def backward(self, features_gradient: Tensor, into: _GradientBuffers) -> None:
         last = len(self._setting.layers) - 1
         dz, sums = self._strided.pooled_gradient(
             features_gradient, self._normed[last], self._outputs.pop(last), into.sums[last]

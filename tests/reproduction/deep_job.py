@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from reproduction.experiments.settings import NetTrial
+from reproduction.experiments.net_trial import NetTrial
 from reproduction.experiments.stack import task_rows, train_stack
 from reproduction.images import read_cifar10
 

@@ -6,7 +6,7 @@ import csv
 
 from deep_records import record
 from reproduction import reproduce
-from reproduction.experiments.settings import Setup
+from reproduction.experiments.net_trial import Setup
 from reproduction.experiments.trials import EXPERIMENTS, cell_trials
 from reproduction.training_records import add_records, journal_path, read_records
 

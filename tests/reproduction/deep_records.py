@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reproduction.experiments.metrics import BINARY_METRICS, CLASS_METRICS
-from reproduction.experiments.plan import published_rows
+from reproduction.experiments.balanced_metrics import BINARY_METRICS, CLASS_METRICS
+from reproduction.experiments.budget import published_rows
 
 # What a method adds to the AUC of cross entropy, and the luck of draw and seed, the same for all methods.
 GAIN = {"CE": -0.01, "TBL": 0.02, "TBL+LA": 0.03, "VS": 0.01}

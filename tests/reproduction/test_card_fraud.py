@@ -39,7 +39,7 @@ def test_arrays_are_read_as_they_were_written(table, tmp_path):
         assert before.dtype == after.dtype
         assert np.array_equal(before, after)
     assert two.duplicates == 3
-    with pytest.raises(ValueError, match=r"written as \.npz"):
+    with pytest.raises(ValueError, match=r"must end in \.npz"):
         save_card_fraud(one, tmp_path / "creditcard.csv")
     np.savez(tmp_path / "other.npz", X=one.X)
     with pytest.raises(ValueError, match="no array 'y'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -10,9 +11,10 @@ import pytest
 from broken_streams import BrokenStream
 from commands import run
 from deep_journals import write_journal
+from reproduction import ALL, PARTS, options_of
 from reproduction.__main__ import main
-from reproduction.experiments.plan import plan_text
-from reproduction.experiments.settings import Setup
+from reproduction.experiments.budget import plan_text
+from reproduction.experiments.net_trial import Setup
 
 
 def printed(*words):
@@ -34,7 +36,7 @@ def test_the_plan_of_fraud_is_of_the_families_asked_for():
     assert "tabm: 9 splits" in text
     assert "tabnet" not in text
     assert printed("fraud", "--plan", "--families", "deep") == printed("fraud", "--plan")
-    assert "have a plan, not linear" in refused("fraud", "--plan", "--families", "linear", "tabm")
+    assert "not linear" in refused("fraud", "--plan", "--families", "linear", "tabm")
     assert "unknown family 'forest'" in refused("fraud", "--plan", "--families", "forest")
     assert "repeats must be at least 1, not 0" in refused("fraud", "--plan", "--repeats", "0")
 
@@ -137,14 +139,14 @@ def test_work_goes_on_where_nobody_hears_of_it(is_terminal, monkeypatch, tmp_pat
     [
         (
             "table2",
-            "interrupted: what was finished is kept, of nets under way what they were about a minute ago or "
-            "an epoch before, and the same command goes on\n",
+            "interrupted: finished nets are kept, others as of about a minute or an epoch ago; run the same "
+            "command to resume\n",
         ),
-        ("figure2", "interrupted: figure2 begins anew when it is called again\n"),
-        ("all", "interrupted: table1 begins anew when it is called again\n"),
+        ("figure2", "interrupted: figure2 starts anew when it is run again\n"),
+        ("all", "interrupted: table1 starts anew when it is run again\n"),
         (
             "fraud",
-            "interrupted: families and splits that were finished are kept, and the same command goes on\n",
+            "interrupted: finished families and splits are kept; run the same command to resume\n",
         ),
     ],
 )
@@ -170,7 +172,7 @@ def test_time_that_ran_out_is_an_exit_code_of_its_own(monkeypatch, tmp_path):
     assert (out_of_time.exit_code, out_of_time.stdout) == (3, f"{tmp_path / 'page.md'}\n")
     # Of two draws, and of one at the paper's setting.
     assert out_of_time.stderr.splitlines()[-1] == (
-        "out of time: 27 trainings are left, with which the same command goes on"
+        "out of time: 27 trainings are left; run the same command to resume"
     )
     assert again("--rho", "0.05").exit_code == 3
     assert again("--rho", "0.01", "0.1").exit_code == 0
@@ -247,3 +249,22 @@ def test_the_command_starts_where_only_the_libraries_of_training_are(tmp_path):
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "table2" in ended.stdout
+
+
+def test_help_names_every_part_and_shows_the_options_of_the_part_asked_for(capsys):
+    assert set(PARTS) <= set(_help(capsys).split())
+    for name in PARTS:
+        options = set(re.findall("--[a-z-]+", _help(capsys, name).partition("examples:")[0]))
+        own = () if name == ALL else options_of(name)
+        assert options - {"--help"} == {f"--{_typed(option)}" for option in ("out", "seed", *own)}
+
+
+def _help(capsys, *words):
+    with pytest.raises(SystemExit, match="0"):
+        main([*words, "--help"])
+    return capsys.readouterr().out
+
+
+def _typed(option):
+    spelled = {"rhos": "rho", "roles": "role", "complete": "part-of-set", "figures": "no-figures"}
+    return spelled.get(option, option.replace("_", "-"))

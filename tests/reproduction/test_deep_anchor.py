@@ -16,9 +16,9 @@ from raresight.nn.schedule import class_weights, deferred_replicas, learning_rat
 from reproduction.__main__ import main
 from reproduction.experiments import stack
 from reproduction.experiments.anchor import accuracy_table
+from reproduction.experiments.budget import evaluated_epochs
 from reproduction.experiments.methods import build_loss, is_cosine
-from reproduction.experiments.plan import evaluated_epochs
-from reproduction.experiments.settings import SIZES, Setup
+from reproduction.experiments.net_trial import SIZES, Setup
 from reproduction.experiments.stack import recipe_of
 from reproduction.experiments.trials import ANCHOR, anchor_trials, known_trials
 from reproduction.images.imbalance import exponential

@@ -10,7 +10,7 @@ import torch
 from deep_records import record as known_record
 from raresight.common.atomic_files import FolderInUseError, hold_folder
 from reproduction.experiments import runs
-from reproduction.experiments.settings import Setup, folder_name, size_of
+from reproduction.experiments.net_trial import Setup, folder_name, size_of
 from reproduction.experiments.trials import Cell, NetExperiment, paper_trials
 from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10

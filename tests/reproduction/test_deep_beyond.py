@@ -6,10 +6,10 @@ import pytest
 
 from deep_journals import SHORT, one, rows_of, tables, write_journal
 from reproduction.__main__ import main
-from reproduction.experiments.plan import plan
+from reproduction.experiments.budget import plan
+from reproduction.experiments.net_trial import DATASETS, SIZES
 from reproduction.experiments.report import beyond_lines, not_trained
 from reproduction.experiments.results import find_results, missing_lines
-from reproduction.experiments.settings import DATASETS, SIZES
 from reproduction.experiments.trials import BEYOND_METHODS, EXPERIMENTS, Cell, beyond_rate, cell_trials
 from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
@@ -194,10 +194,10 @@ def test_a_search_that_they_do_not_need_is_not_asked_for(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["table2"], "trainings beyond the rates that are chosen from are of 250 epochs"),
+        (["table2"], "--role beyond needs --size full (250 epochs)"),
         (
             ["table2", "--size", "full", "--rho", "0.05"],
-            "at rho 0.01 and 0.1; there are none",
+            "and rho 0.01 and 0.1: there are no",
         ),
         (["table4", "--size", "full"], "table4 has no beyond trainings"),
     ],
@@ -214,7 +214,6 @@ def test_before_the_search_they_wait(tmp_path, capsys):
     write_tiny_cifar10(tmp_path / "images")
     assert main([*words, "--train-only", "--data", str(tmp_path / "images"), "--part-of-set"]) == 2
     told = capsys.readouterr().err
-    assert "the search comes first" in told
     assert "or all with --role search beyond" in told
 
 

@@ -17,7 +17,7 @@ from raresight.common.atomic_files import hold_folder
 from reproduction import reproduce
 from reproduction.__main__ import main
 from reproduction.experiments import runs
-from reproduction.experiments.settings import Setup, folder_name, size_of
+from reproduction.experiments.net_trial import Setup, folder_name, size_of
 from reproduction.experiments.trials import Cell, NetExperiment, paper_trials
 from reproduction.fraud import net_training as fraud_nets
 from reproduction.training_records import add_records, journal_path, read_records
@@ -147,12 +147,12 @@ def test_a_stack_begun_with_other_images_is_not_thrown_away_unasked(data, tmp_pa
         return runs.run_experiment(EXPERIMENT, setup, images, tmp_path, **OPTIONS, **options)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(runs._Clock, "left", lambda clock: next(left))
+        patched.setattr(runs._TimeBudget, "left", lambda clock: next(left))
         assert run(data).trained == 0
     (folder,) = (tmp_path / "unfinished").iterdir()
     with pytest.raises(
         ValueError,
-        match=rf"{folder} holds another training: rows .* by --checkpoints, or go on .* or remove it",
+        match=rf"{folder} holds another training: rows .* by --checkpoints, or continue .* or remove it",
     ):
         run(others)
     assert run(data, checkpoints=tmp_path / "unfinished").trained == 27

@@ -6,8 +6,8 @@ import pytest
 
 from deep_journals import SHORT, rows_of, tables, write_journal
 from reproduction import reproduce
-from reproduction.experiments.results import begun_lines, sizes_in
-from reproduction.experiments.settings import SIZES, NetTrial, Size, size_of
+from reproduction.experiments.net_trial import SIZES, NetTrial, Size, size_of
+from reproduction.experiments.results import incomplete_lines, sizes_in
 from reproduction.experiments.trials import EXPERIMENTS
 from reproduction.training_records import add_records, journal_path
 
@@ -92,7 +92,7 @@ def test_what_another_size_lacks_is_listed(tmp_path):
 
     finished = write_journal(tmp_path, "table2", OWN, leave_out=is_lost)
     lines = ["halves, rho 0.01: 6 of 54 final trainings of 16 epochs"]
-    assert begun_lines(EXPERIMENTS["table2"], SHORT, finished) == lines
+    assert incomplete_lines(EXPERIMENTS["table2"], SHORT, finished) == lines
     assert f"Table 2, {lines[0]}." in reproduce("overview", tmp_path)[0].read_text(encoding="utf-8")
     tables("table2", tmp_path, tell=(told := []).append)
     assert told == [f"missing: {lines[0]}"]
@@ -106,7 +106,7 @@ def test_two_searches_that_choose_the_same_make_no_third_size(tmp_path):
     assert names(finished) == ["short", "medium", "full"]
     # Of each of three cells a third of the results, for two draws and for one, and of two beyond the rates.
     wanted = ["18 of 54 final", "9 of 27 paper", "10 of 30 beyond"]
-    lines = begun_lines(EXPERIMENTS["table2"], SHORT, finished)
+    lines = incomplete_lines(EXPERIMENTS["table2"], SHORT, finished)
     assert len(lines) == 8
     assert all(any(words in line for words in wanted) for line in lines)
 
@@ -129,7 +129,7 @@ def test_results_are_of_the_search_that_chose_their_settings(tmp_path):
     write_journal(tmp_path, "table2", OWN)
     finished = search_alone(tmp_path, "20,40")
     assert names(finished) == ["short", "medium", "full", "8,16", "20,20"]
-    assert begun_lines(EXPERIMENTS["table2"], SHORT, finished) == []
+    assert incomplete_lines(EXPERIMENTS["table2"], SHORT, finished) == []
     csv, *_ = tables("table2", tmp_path, tell=(told := []).append)
     assert {row["size"] for row in rows_of(csv)} == {"8,16"}
     assert told == []
@@ -139,7 +139,7 @@ def test_results_are_of_the_search_that_chose_their_settings(tmp_path):
     assert names(finished) == ["short", "medium", "full", "8,16", "20,16"]
     finished = write_journal(tmp_path, "table2", longer, leave_out=lambda trial: trial.seed == 2)
     lines = [f"halves, rho {rho}: 2 of 54 final trainings of 16 epochs" for rho in ("0.05", "0.1")]
-    assert begun_lines(EXPERIMENTS["table2"], SHORT, finished) == lines
+    assert incomplete_lines(EXPERIMENTS["table2"], SHORT, finished) == lines
 
 
 def test_results_whose_search_was_lost_are_not_those_of_another(tmp_path):
@@ -150,7 +150,7 @@ def test_results_whose_search_was_lost_are_not_those_of_another(tmp_path):
     del finished[lost]
     assert names(finished) == ["short", "medium", "full", "20,20"]
     lines = ["halves, rho 0.01: 1 of 90 search trainings of 7 epochs"]
-    assert begun_lines(EXPERIMENTS["table2"], SHORT, finished) == lines
+    assert incomplete_lines(EXPERIMENTS["table2"], SHORT, finished) == lines
 
 
 def test_a_search_without_a_result_is_begun(tmp_path):
@@ -158,10 +158,10 @@ def test_a_search_without_a_result_is_begun(tmp_path):
         tmp_path, "table2", OWN, leave_out=lambda trial: trial.role != "search" or trial.method == "VS"
     )
     assert names(finished) == ["short", "medium", "full", "8,8"]
-    lines = begun_lines(EXPERIMENTS["table2"], SHORT, finished)
+    lines = incomplete_lines(EXPERIMENTS["table2"], SHORT, finished)
     assert lines[0] == "halves, rho 0.01: 12 of 90 search trainings of 8 epochs"
     assert len(lines) == 3
     with pytest.raises(
-        ValueError, match=r"no results of nets .*begun, .*Table 2, halves, rho 0\.01: 12 of 90"
+        ValueError, match=r"no results of nets .*incomplete, .*Table 2, halves, rho 0\.01: 12 of 90"
     ):
         reproduce("overview", tmp_path)

@@ -11,9 +11,14 @@ from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_s
 
 from raresight.losses import ClassWeighted, effective_number_weights
 from raresight.nn import Replicas
+from reproduction.experiments.balanced_metrics import (
+    BINARY_METRICS,
+    CLASS_METRICS,
+    binary_metrics,
+    class_metrics,
+)
 from reproduction.experiments.methods import METHODS, build_loss, is_cosine, paper_parameters
-from reproduction.experiments.metrics import BINARY_METRICS, CLASS_METRICS, binary_metrics, class_metrics
-from reproduction.experiments.stack import judge
+from reproduction.experiments.stack import evaluate_replicas
 from reproduction.images.rows import ImageRows
 from reproduction.resnet import resnet_cifar
 
@@ -85,7 +90,7 @@ def test_probabilities_are_those_of_each_loss_with_the_prior_taken_out():
     counts = (950, 50)
     replicas, rows, losses = stack_of(counts, 1)
     labels = rows.labels.numpy()
-    found = judge(replicas, rows, losses, counts)
+    found = evaluate_replicas(replicas, rows, losses, counts)
     probabilities = replicas.probabilities(rows).double().numpy()
     for metrics, eta in zip(found, probabilities, strict=True):
         balanced = eta / (eta + (1 - eta) * 50 / 950)
@@ -104,7 +109,7 @@ def test_late_class_weights_are_taken_out_of_the_probability():
     place = METHODS.index("LDAM-DRW")
     weights = effective_number_weights(counts)
     late = [ClassWeighted(loss, weights) if k == place else loss for k, loss in enumerate(losses)]
-    early, found = (judge(replicas, rows, each, counts)[place] for each in (losses, late))
+    early, found = (evaluate_replicas(replicas, rows, each, counts)[place] for each in (losses, late))
     eta = replicas.probabilities(rows)[place].double().numpy()
     odds = eta / (1 - eta) / (weights[1] / weights[0]) * 950 / 50
     expected = np.mean((odds / (1 + odds) - rows.labels.numpy()) ** 2)
@@ -117,7 +122,7 @@ def test_several_classes_are_judged_by_their_posterior():
     counts = (500, 100, 20)
     replicas, rows, losses = stack_of(counts, 3)
     labels = rows.labels.long().numpy()
-    found = judge(replicas, rows, losses, counts)
+    found = evaluate_replicas(replicas, rows, losses, counts)
     for metrics, eta in zip(found, replicas.probabilities(rows).double().numpy(), strict=True):
         share = eta / np.array(counts)
         share /= share.sum(1, keepdims=True)
@@ -130,6 +135,6 @@ def test_a_net_that_is_not_finite_has_no_metrics():
     replicas, rows, losses = stack_of((950, 50), 1)
     with torch.no_grad():
         replicas.net.head.bias[0] = float("nan")
-    broken, sound, *_ = judge(replicas, rows, losses, (950, 50))
+    broken, sound, *_ = evaluate_replicas(replicas, rows, losses, (950, 50))
     assert broken == dict.fromkeys(BINARY_METRICS)
     assert None not in sound.values()

@@ -6,9 +6,9 @@ import pytest
 
 from deep_journals import SHORT, one, rows_of, tables, write_journal
 from reproduction import reproduce
-from reproduction.experiments.report_text import origin_words, other_nets_words
+from reproduction.experiments.net_trial import Setup
+from reproduction.experiments.report_text import format_origin, format_other_nets
 from reproduction.experiments.results import find_results
-from reproduction.experiments.settings import Setup
 from reproduction.experiments.trials import EXPERIMENTS
 from reproduction.training_records import add_records, journal_path
 
@@ -130,7 +130,7 @@ def test_parts_of_a_set_and_other_images_are_named(tmp_path):
 
     def words(change):
         changed = {key: {**record, **change(record["trial"])} for key, record in finished.items()}
-        return origin_words(SHORT, find_results(experiment, SHORT, changed, "paper"), changed)
+        return format_origin(SHORT, find_results(experiment, SHORT, changed, "paper"), changed)
 
     some = {"class_counts": [90, 10]}
     assert words(lambda trial: some).startswith("Nets are ResNet-32 on a part of CIFAR-10, trained")
@@ -150,9 +150,9 @@ def test_the_nets_of_a_journal_are_told_apart_by_depth_and_by_width():
         return {"trial": {"dataset": "cifar10", "depth": depth, "width": width}}
 
     finished = dict(enumerate([record(32, 16), record(32, 4), record(8, 4), record(32, 4)]))
-    said = other_nets_words("table2", SHORT, finished)
+    said = format_other_nets("table2", SHORT, finished)
     assert said.count("There are also") == 2
     assert "1 trainings of ResNet-8 of width 4" in said
     assert "2 trainings of ResNet-32 of width 4" in said
     assert "python -m reproduction table2 --depth 32 --width 4 shows them." in said
-    assert other_nets_words("table2", SHORT, {0: finished[0]}) == ""
+    assert format_other_nets("table2", SHORT, {0: finished[0]}) == ""

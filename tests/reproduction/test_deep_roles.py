@@ -7,7 +7,7 @@ import torch
 
 from deep_records import record
 from reproduction.__main__ import main
-from reproduction.experiments.settings import Setup, size_of
+from reproduction.experiments.net_trial import Setup, size_of
 from reproduction.experiments.trials import EXPERIMENTS, cell_trials, search_trials
 from reproduction.training_records import add_records, journal_path, read_records
 from tiny_cifar import write_tiny_cifar10
@@ -36,9 +36,7 @@ def test_before_the_search_final_trainings_are_an_error(train, tmp_path, capsys)
     assert train("--role", "final") == 2
     told = capsys.readouterr().err.splitlines()
     assert told[0].startswith("table2: 0 trained in")
-    assert told[1].startswith(
-        "error: the search comes first, which chooses the settings of the trainings after it; "
-    )
+    assert told[1].startswith("error: the search, which chooses the settings ")
     for rho in ("0.01", "0.05", "0.1"):
         assert f"table2, halves, rho {rho}: 90 of 90 search trainings of 1 epochs" in told[1]
     assert told[1].endswith("train them with --role search, or all with --role search final")
@@ -50,11 +48,11 @@ def test_the_search_that_is_missing_is_that_of_the_imbalances_asked_for(train, t
     add_records(journal, [record(trial, 0.7) for trial in SEARCH[:-7]])
     assert train("--role", "final", "--rho", "0.1") == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert "it lacks table2, halves, rho 0.1: 7 of 90 search trainings of 1 epochs: train" in error
+    assert "missing are table2, halves, rho 0.1: 7 of 90 search trainings of 1 epochs: train" in error
     assert "rho 0.01" not in error
     # With time for the search there is nothing to wait for: it is left, as all the rest.
     assert train("--role", "search", "final", "--rho", "0.1", "--minutes", "0") == 3
-    assert "the search comes first" not in capsys.readouterr().err
+    assert "--role search" not in capsys.readouterr().err
 
 
 def test_what_can_be_trained_is_before_it_is_said_what_waits(train, tmp_path, capsys):
@@ -64,7 +62,7 @@ def test_what_can_be_trained_is_before_it_is_said_what_waits(train, tmp_path, ca
     add_records(journal, [record(trial, 0.7) for trial in final[:-2]])
     # Out of time it is to be called again; with nothing left that it could train, it would be for ever.
     assert train("--role", "final", "--minutes", "0") == 3
-    assert "the search comes first" in capsys.readouterr().err
+    assert "train them with --role search" in capsys.readouterr().err
     assert train("--role", "final") == 2
     told = capsys.readouterr().err
     assert "table2: 2 trained in" in told

@@ -22,8 +22,8 @@ from deep_records import record as known_record
 from raresight.common.journal import read_journal, write_journal
 from reproduction.__main__ import main
 from reproduction.experiments import runs, stack
-from reproduction.experiments.settings import SIZES, NetTrial, Setup, folder_name, size_of
-from reproduction.experiments.stack import keep_back, task_rows
+from reproduction.experiments.net_trial import SIZES, NetTrial, Setup, folder_name, size_of
+from reproduction.experiments.stack import hold_out_validation, task_rows
 from reproduction.experiments.trials import Cell, NetExperiment, paper_trials
 from reproduction.images import read_cifar10
 from reproduction.images.imbalance import exponential, halves
@@ -51,7 +51,7 @@ def without_times(records):
 def test_validation_rows_are_not_trained_on():
     categories = np.random.default_rng(0).permutation(np.arange(10).repeat(100))
     for task in (halves(categories, 0.05, 3), exponential(categories, 0.05)):
-        left, rows, labels = keep_back(task, categories, 0.1, 3)
+        left, rows, labels = hold_out_validation(task, categories, 0.1, 3)
         assert not set(rows) & set(left.indices)
         assert set(left.indices) <= set(task.indices)
         # As many of every category, and no rare row is given up where others are unused.
@@ -64,8 +64,8 @@ def test_validation_rows_are_not_trained_on():
                 categories[task.indices] == category
             )
         assert left.class_counts == tuple(np.bincount(left.labels))
-    assert np.array_equal(keep_back(task, categories, 0.1, 3)[1], rows)
-    assert not np.array_equal(keep_back(task, categories, 0.1, 4)[1], rows)
+    assert np.array_equal(hold_out_validation(task, categories, 0.1, 3)[1], rows)
+    assert not np.array_equal(hold_out_validation(task, categories, 0.1, 4)[1], rows)
 
 
 def test_rows_of_a_trial(data):
@@ -191,7 +191,7 @@ def test_an_experiment_is_trained_once(tmp_path):
     # Other images have no results yet, though all else is the same; the first journals do not say of which.
     others = write_tiny_cifar10(tmp_path / "others", train_images=15, test_images=2)
     with pytest.raises(
-        ValueError, match=r"99 results of other images than those in .*others.*, such as of a part"
+        ValueError, match=r"99 results of other images than those in .*others.*, perhaps of a part"
     ):
         runs.run_experiment(EXPERIMENT, SETUP, others, tmp_path, **options)
     journal.unlink()
@@ -212,7 +212,7 @@ def test_an_experiment_is_trained_once(tmp_path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_device_that_is_not_there(data, tmp_path):
-    for device, words in (("cuda", "PyTorch sees no GPU here"), ("foo", "one such as cpu or cuda")):
+    for device, words in (("cuda", "PyTorch sees no GPU here"), ("foo", "cpu, cuda or one such as")):
         with pytest.raises(ValueError, match=words):
             runs.run_experiment(EXPERIMENT, SETUP, data, tmp_path, complete=False, device=device)
 
@@ -246,7 +246,7 @@ def test_a_stack_is_made_to_fit_into_the_time_left(tmp_path):
     needed = runs.stack_seconds(trials[:10])
 
     def chosen(seconds, **options):
-        clock = runs._Clock(time.monotonic(), (seconds + 1) / 60, 1.0)
+        clock = runs._TimeBudget(time.monotonic(), (seconds + 1) / 60, 1.0)
         return len(runs._next_stack(trials, tmp_path, 16, clock, **options))
 
     assert chosen(1e6, is_first=False) == 14  # 27 in two stacks
@@ -254,7 +254,7 @@ def test_a_stack_is_made_to_fit_into_the_time_left(tmp_path):
     assert chosen(1.07 * needed + 30, is_first=False) == 10
     assert chosen(needed, is_first=False) < 10
     assert chosen(10, is_first=False) == 0
-    clock = runs._Clock(time.monotonic(), (1.5 * 1.07 * needed + 1) / 60, 1.0)
+    clock = runs._TimeBudget(time.monotonic(), (1.5 * 1.07 * needed + 1) / 60, 1.0)
     clock.learn(planned=2.0, took=3.0)
     assert len(runs._next_stack(trials, tmp_path, 16, clock, is_first=False)) == 10
     # A run that would do nothing at all begins a stack, and keeps it as a checkpoint.
@@ -364,8 +364,8 @@ def test_a_folder_under_way_that_cannot_be_read_is_named(data, tmp_path, capsys,
     arguments = ["table2", "--train-only", "--size", "1,2", "--depth", "8", "--width", "2", "--part-of-set"]
     assert main([*arguments, "--data", str(data), "--out", str(tmp_path)]) == 2
     told = capsys.readouterr().err
-    assert f"{folder / 'trials.json'} does not say which nets were under way" in told
-    assert f"remove {folder}, and they are trained anew" in told
+    assert f"{folder / 'trials.json'} does not list the nets of its stack" in told
+    assert f"remove {folder} to train them anew" in told
 
 
 def test_ctrl_c_is_one_line(data, tmp_path, monkeypatch, capsys):
@@ -375,5 +375,5 @@ def test_ctrl_c_is_one_line(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runs, "run_experiment", interrupted)
     assert main(["table2", "--train-only", "--data", str(data), "--out", str(tmp_path)]) == 130
     told = capsys.readouterr().err
-    assert told.startswith("interrupted: what was finished is kept, ")
+    assert told.startswith("interrupted: finished nets are kept, ")
     assert told.count("\n") == 1

@@ -14,6 +14,7 @@ from deep_records import record as known_record
 from raresight.losses import LDAM, LogitAdjusted, VectorScaling
 from reproduction.__main__ import main
 from reproduction.experiments import runs
+from reproduction.experiments.budget import FUSED, LAYERED, LAYERED_FLOAT32, plan, stack_seconds
 from reproduction.experiments.methods import (
     METHODS,
     build_loss,
@@ -22,8 +23,7 @@ from reproduction.experiments.methods import (
     is_cosine,
     paper_parameters,
 )
-from reproduction.experiments.plan import FUSED, LAYERED, LAYERED_FLOAT32, plan, stack_seconds
-from reproduction.experiments.settings import DATASETS, SIZES, NetTrial, Setup, Size, folder_name, size_of
+from reproduction.experiments.net_trial import DATASETS, SIZES, NetTrial, Setup, Size, folder_name, size_of
 from reproduction.experiments.trials import (
     EXPERIMENTS,
     SEARCH_SEED,
@@ -142,7 +142,7 @@ def test_the_plan_agrees_with_the_committed_trainings():
                 # The first nets, all by Triton's kernels, do not say so.
                 if record.get("kernels", "triton") == "fused":
                     pace = FUSED
-                key = (name, trial.together, trial.role, record["stack"], record["date"], pace)
+                key = (name, trial.stack_key, trial.role, record["stack"], record["date"], pace)
                 stacks.setdefault(key, []).append((trial, record["seconds"]))
     ratios, fused = [], 0
     for (*_, size, _, pace), nets in stacks.items():

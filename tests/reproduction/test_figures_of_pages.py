@@ -11,7 +11,7 @@ from deep_journals import SHORT, tables, write_journal
 from deep_records import record
 from raresight.common.atomic_files import write_files
 from reproduction import output, reproduce
-from reproduction.experiments.settings import SIZES, Setup
+from reproduction.experiments.net_trial import SIZES, Setup
 from reproduction.experiments.trials import EXPERIMENTS, ablation_trials
 from reproduction.training_records import add_records, journal_path
 from tiny_fraud import write_tiny_fraud

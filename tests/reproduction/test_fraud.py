@@ -28,11 +28,11 @@ from reproduction.fraud.methods import (
     booster,
     prior_shift,
     run_method,
-    summarised,
+    summarise,
     undersampled,
 )
 from reproduction.fraud.report import read_results, table_text
-from reproduction.fraud.table import read_about, read_card_fraud, splits
+from reproduction.fraud.table import read_card_fraud, read_origin, splits
 from reproduction.output import write_rows
 from tiny_fraud import write_tiny_fraud
 
@@ -109,7 +109,7 @@ def test_table_is_readable(results):
 
 
 def measured(gaps_of_repeats):
-    """What `summarised` reads, for one method whose folds differ by these gaps, each of variance 4."""
+    """What `summarise` reads, for one method whose folds differ by these gaps, each of variance 4."""
     name = {"split": "random", "family": "f", "method": "m", "device": "CPU", "seeds": 1}
     places = [(repeat, gap) for repeat, gaps in enumerate(gaps_of_repeats) for gap in gaps]
     each = [{**name, "repeat": repeat, **dict.fromkeys(METRICS, 0.5), "seconds": 1.0} for repeat, _ in places]
@@ -122,17 +122,17 @@ def measured(gaps_of_repeats):
 
 
 def test_folds_add_up_as_disjoint_rows():
-    row = summarised(*measured([(1.0, 2.0, 3.0, 4.0)]))[0]
+    row = summarise(*measured([(1.0, 2.0, 3.0, 4.0)]))[0]
     assert row["difference"] == 2.5
     assert row["high"] - row["difference"] == pytest.approx(1.959964 * np.sqrt(4 * 4.0) / 4)
 
 
 def test_repetitions_test_the_same_rows_again():
     # Equal repetitions say nothing new; different ones show the luck of the split.
-    same = summarised(*measured([(1.0, 2.0, 3.0, 4.0)] * 3))[0]
+    same = summarise(*measured([(1.0, 2.0, 3.0, 4.0)] * 3))[0]
     assert (same["repeats"], same["tests"]) == (3, 12)
     assert same["high"] - same["difference"] == pytest.approx(1.959964 * np.sqrt(1.0))
-    other = summarised(*measured([(1.0,) * 4, (2.0,) * 4, (6.0,) * 4]))[0]
+    other = summarise(*measured([(1.0,) * 4, (2.0,) * 4, (6.0,) * 4]))[0]
     assert other["difference"] == 3.0
     # Three repetitions know their luck with two degrees of freedom: (1 + 7/3)^2 / ((7/3)^2 / 2) in all.
     freedom = (10 / 3) ** 2 / ((7 / 3) ** 2 / 2)
@@ -195,7 +195,7 @@ def test_bad_requests_are_refused(table, tmp_path):
     with pytest.raises(ValueError, match="table1 takes no data"):
         reproduce("table1", tmp_path, data=table)
 
-    with pytest.raises(ValueError, match="minutes are of the nets, not of linear"):
+    with pytest.raises(ValueError, match=r"--minutes .* linear .* --families deep"):
         reproduce("fraud", tmp_path, data=table, families=["tabm", "linear"], minutes=1.0)
 
 
@@ -222,7 +222,7 @@ def test_results_of_another_table_or_seed_are_refused(results, table, tmp_path):
         ValueError, match=rf"4,000 rows, {frauds} frauds, but this one has {len(kept):,} rows"
     ):
         tables("fraud", tmp_path, data=tmp_path / "fewer.csv", families=["xgboost"], **quick)
-    with pytest.raises(ValueError, match="are of seed 0, but this run has seed 1: write to another folder"):
+    with pytest.raises(ValueError, match="have seed 0, but this run has seed 1: write to another folder"):
         tables("fraud", tmp_path, 1, data=table, families=["linear"], **quick)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
     about = json.loads(before["fraud_about.json"])
@@ -232,7 +232,7 @@ def test_results_of_another_table_or_seed_are_refused(results, table, tmp_path):
 def test_results_that_do_not_say_their_table_are_refused(results, table, tmp_path):
     copied(results, tmp_path)
     (tmp_path / "fraud_about.json").unlink()
-    with pytest.raises(ValueError, match="do not say of which table they are"):
+    with pytest.raises(ValueError, match=r"has no fraud_about\.json"):
         reproduce(
             "fraud", tmp_path, data=table, families=["linear"], methods=["undersampling"], repeats=2, jobs=1
         )
@@ -249,7 +249,7 @@ def test_the_sample_does_not_overwrite_the_committed_results(tmp_path):
 
 def test_the_committed_page_is_of_the_committed_numbers():
     committed = Path(__file__).parents[2] / "results"
-    about = read_about(committed)
+    about = read_origin(committed)
     assert (about.rows, about.frauds, about.duplicates) == (283_726, 473, 1081)
     page = table_text(read_results(committed / "fraud.csv"), about)
     assert page == (committed / "fraud.md").read_text()
@@ -267,7 +267,7 @@ def test_methods_not_asked_for_are_kept(results, table, tmp_path):
         }  # fmt: skip
         others = [row for row in after if row["method"] not in ("cross entropy", "class weights")]
         assert others == [row for row in before if row["method"] != "cross entropy"]
-    with pytest.raises(ValueError, match=r"linear with TBL at hand are of 2 repetitions.* --repeats"):
+    with pytest.raises(ValueError, match=r"linear with TBL have 2 repetitions.* --repeats"):
         tables("fraud", tmp_path, data=table, families=["linear"], methods=["poly"], repeats=1, jobs=1)
 
 
@@ -285,14 +285,14 @@ def test_results_only_fits_nothing(results, table, tmp_path):
     tables("fraud", tmp_path, **without)
     for name in ("fraud_splits.csv", "fraud.csv", "fraud.md", "fraud_about.json"):
         assert (tmp_path / name).read_bytes() == before[name]
-    with pytest.raises(ValueError, match="are of seed 0, but this run has seed 5"):
+    with pytest.raises(ValueError, match="have seed 0, but this run has seed 5"):
         tables("fraud", tmp_path, 5, **without)
     with pytest.raises(ValueError, match="has no result of xgboost: fit it, without --results-only"):
         tables("fraud", tmp_path, families=["linear", "xgboost"], **shown)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="has no result of linear"):
         tables("fraud", tmp_path / "empty", **shown)
-    with pytest.raises(ValueError, match=r"has no results of fraud, .*: give the table, too, by --data"):
+    with pytest.raises(ValueError, match=r"has no fraud_about.json, .*: give the table, too, by --data"):
         tables("fraud", tmp_path / "empty", **without)
     assert list((tmp_path / "empty").iterdir()) == []
     rows = read(tmp_path / "fraud_splits.csv")
@@ -323,7 +323,7 @@ def test_a_torn_file_of_results_is_refused(tmp_path, cut):
     """Its rows are the only copy of what was fitted: what is left of them must not pass for all."""
     whole = (Path(__file__).parents[2] / "results" / "fraud_splits.csv").read_bytes()
     (tmp_path / "splits.csv").write_bytes(whole[:-cut])
-    with pytest.raises(ValueError, match=r"splits.csv is torn, its last rows are missing"):
+    with pytest.raises(ValueError, match=r"splits.csv is incomplete, its last rows are missing"):
         read_results(tmp_path / "splits.csv")
 
 
@@ -388,7 +388,7 @@ reproduce("fraud", Path({str(tmp_path)!r}), 0, tell, data=Path({str(table)!r}), 
 @pytest.mark.parametrize(
     ("seed", "methods", "begins"),
     [
-        (0, ["undersampling"], "2 of 10 fits are there from a run that was ended"),
+        (0, ["undersampling"], "2 of 10 fits are in the journal"),
         (1, ["undersampling"], "1 of 10: linear, cross entropy, random 0.0"),
         (0, ["TBL"], "1 of 10: linear, cross entropy, random 0.0"),
     ],
@@ -416,9 +416,9 @@ def test_only_the_same_fits_are_gone_on_with(table, tmp_path, seed, methods, beg
         ({"families": ["linear", "tabnet"], "net_seeds": 0}, "seeds must be at least 1, not 0"),
         ({"families": ["linear", "deep"], "net_epochs": 0}, "epochs must be at least 1, not 0"),
         ({"families": ["linear", "deep"], "device": "nowhere"}, "device"),
-        ({"families": ["linear"], "net_seeds": 2}, "--net-seeds is of the nets, not of linear"),
-        ({"net_epochs": 0}, "--net-epochs is of the nets, not of linear: give --families deep, too"),
-        ({"families": ["linear"], "device": "cpu"}, "--device is of the nets"),
+        ({"families": ["linear"], "net_seeds": 2}, "--net-seeds applies to nets only, but linear"),
+        ({"net_epochs": 0}, "--net-epochs applies to nets only.*: give --families deep, too"),
+        ({"families": ["linear"], "device": "cpu"}, "--device applies to nets only"),
     ],
 )
 def test_what_is_wrong_with_nets_is_said_before_other_fits(table, tmp_path, options, message):

@@ -214,7 +214,7 @@ def test_what_does_not_belong_is_refused(together, table, tmp_path):
     with pytest.raises(ValueError, match="has no result of tabm"):
         tables("fraud", out, data=table, families=["deep"], repeats=1, **few)
     # What differs is said: here the epochs.
-    with pytest.raises(ValueError, match="of tabnet with 1 nets a setting and at most 3 epochs"):
+    with pytest.raises(ValueError, match="of tabnet with 1 nets per setting and at most 3 epochs"):
         tables("fraud", out, families=["tabnet"], repeats=1, **{**few, "net_epochs": 3})
     with pytest.raises(ValueError, match="seeds must be at least 1"):
         tables("fraud", out, data=table, families=["tabm"], net_seeds=0)
@@ -295,7 +295,7 @@ def test_what_would_not_end_in_time_is_not_begun(journal, table, tmp_path, monke
         repeats=1, device="cpu", minutes=1.5, tell=told.append,
     )  # fmt: skip
     assert left == 4
-    assert told[-1].startswith("tabnet, random 0.1: not begun, ")
+    assert told[-1].startswith("tabnet, random 0.1: not started, ")
 
 
 def test_a_family_that_is_too_slow_leaves_the_time_to_another(journal, table, tmp_path, monkeypatch):
@@ -314,8 +314,8 @@ def test_a_family_that_is_too_slow_leaves_the_time_to_another(journal, table, tm
         repeats=1, device="cpu", minutes=2, tell=told.append,
     )  # fmt: skip
     assert left == 5
-    assert [line for line in told if "not begun" in line] == [told[0]]
-    assert told[0].startswith("tabm, random 0.0: not begun, 1")
+    assert [line for line in told if "not started" in line] == [told[0]]
+    assert told[0].startswith("tabm, random 0.0: not started, 1")
     lines = read_journal(tmp_path / "deep" / "fraud.jsonl.xz")
     assert [line["fit"]["family"] for line in lines] == 5 * ["tabnet"]
     # What there is of the other is shown, though time ran out.
@@ -343,7 +343,7 @@ def test_an_epoch_that_would_end_too_late_is_not_begun(table, tmp_path, monkeypa
         repeats=1, device="cpu", minutes=1.9, tell=told.append,
     )  # fmt: skip
     # The second ends after 80 seconds of 114; a third would after 120.
-    assert (left, epochs, told[-1]) == (5, [1, 2], "1 of 5: tabnet, random 0.0: given up, out of time")
+    assert (left, epochs, told[-1]) == (5, [1, 2], "1 of 5: tabnet, random 0.0: stopped, out of time")
 
 
 def test_a_line_that_is_no_result_is_named(journal, table, tmp_path, capsys):

@@ -1,6 +1,7 @@
-"""How many trainings an experiment has, how many are left, and how long a GPU takes for them.
+"""Count the trainings of an experiment that are left, and estimate the GPU time they take.
 
-Other depths than ResNet-32 and other sizes of images are reckoned in proportion to their convolutions.
+Times were measured with ResNet-32 on images of 32 x 32 pixels. Those of other depths and image sizes are
+scaled in proportion to the convolutions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from ..training_records import Record, journal_path, read_records
 from .methods import METHODS, Chosen
-from .settings import DATASETS, ROLES, NetTrial, Setup, validation_share
+from .net_trial import DATASETS, ROLES, NetTrial, Setup, validation_share
 from .trials import (
     EXPERIMENTS,
     Cell,
@@ -28,45 +29,47 @@ from .trials import (
 from .trials import search_trials as _search
 
 BATCH = 128
-# The most nets in a stack unless said otherwise: 12 GiB of a GPU with ResNet-32.
+# Default limit of the nets in a stack: with ResNet-32 they take 12 GiB of a GPU.
 STACK = 48
-# Seconds before the first step: weights drawn, kernels chosen, the graph recorded. The first stack on a
-# machine that has compiled no kernel yet takes 30 more.
+# Seconds before the first step, to draw weights, choose kernels and record the graph. The first stack on a
+# machine without compiled kernels takes 30 s more.
 _START = 1.0
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Milliseconds of an H200, by what the trainings in results/deep took.
+    """Measured times on an H200, in milliseconds (from the trainings in results/deep).
 
     Attributes:
-        step: Of a batch in training, of each net.
-        stack_step: Of a batch in training, of the whole stack beside.
-        judged: Of a batch that is judged, of each net.
-        ranking: Of ranking the scores of a net on a set; nothing where that is done beside the next epoch.
-        least: Of a batch in training, of a stack so small that it does not fill the GPU.
+        step: Training on a batch, per net.
+        stack_step: Training on a batch, once per stack.
+        evaluation: Evaluation of a batch, per net.
+        ranking: Ranking of the scores of a set, per net; 0 if this runs beside the next epoch.
+        least: Lower limit of the time to train on a batch: a small stack does not fill the GPU.
     """
 
     step: float
     stack_step: float
-    judged: float
+    evaluation: float
     ranking: float = 0.0
     least: float = 0.0
 
 
 FUSED = Pace(0.287, 0.49, 0.0528, least=3.1)
-"""Of the CUDA kernels for images of 32 x 32 pixels: eight stacks of 27 to 63 nets took within 4 % of it, four
-that compiled their kernels first 17 to 38 s more, and one of 32, beside which another was at work, 24 s. A
-stack of six took 3.1 ms a batch, one of eight 3.2."""
+"""Pace of the CUDA kernels for images of 32 x 32 pixels.
+
+Eight stacks of 27 to 63 nets took within 4 % of it. Four that compiled their kernels first took 17 to 38 s
+more; one of 32 nets on a GPU that also ran another stack took 24 s more. Small stacks took 3.1 ms per batch
+with six nets and 3.2 ms with eight."""
 LAYERED = Pace(0.505, 1.86, 0.18, 1.75)
-"""Of Triton's kernels, by which the first nets were trained: nine in ten stacks took within 7 % of it."""
-LAYERED_FLOAT32 = replace(LAYERED, judged=0.77)
-"""The same, judged in float32."""
+"""Pace of Triton's kernels, which trained the first nets: nine in ten stacks took within 7 % of it."""
+LAYERED_FLOAT32 = replace(LAYERED, evaluation=0.77)
+"""The same, with evaluation in float32."""
 
 
 @dataclass(frozen=True)
 class PlanLine:
-    """The trainings of one role: how many, how many are left, their length, and the GPU's time for those."""
+    """The trainings of one role: their number, how many are left, their length, and GPU minutes for those."""
 
     experiment: str
     role: str
@@ -84,10 +87,10 @@ def plan(
     roles: Sequence[str] = ROLES,
     finished: Mapping[str, Record] | None = None,
 ) -> list[PlanLine]:
-    """The trainings of an experiment by role; of these imbalances and roles alone if they are given.
+    """Count the trainings of an experiment by role; if given, only those of some imbalances and roles.
 
-    Those in `finished` are not left. Before a search is complete, what it will choose is not known, and all
-    of its final trainings are left.
+    Trainings in `finished` are not left. The settings of final trainings are unknown until their search is
+    complete; until then all of them count as left.
 
     Example:
         >>> [(line.role, line.trainings) for line in plan("table4", Setup())]
@@ -118,7 +121,7 @@ def plan(
         left: dict[Any, list[NetTrial]] = {}
         for trial in trials:
             if trial.key not in done:
-                left.setdefault(trial.together, []).append(trial)
+                left.setdefault(trial.stack_key, []).append(trial)
         seconds = sum(
             stack_seconds(group[:size]) for group in left.values() for size in stack_sizes(len(group), stack)
         )
@@ -130,7 +133,7 @@ def plan(
 def trainings_left(
     name: str, setup: Setup, rhos: Sequence[float] | None = None, journals: Path | None = None
 ) -> int:
-    """How many trainings of an experiment the journals in a folder lack, of these imbalances if given."""
+    """Count the trainings of an experiment that the journals in a folder lack, optionally of some `rhos`."""
     known = {} if journals is None else read_records(journal_path(journals, name, setup.dataset))
     return sum(line.left for line in plan(name, setup, rhos=rhos, finished=known))
 
@@ -143,9 +146,9 @@ def plan_text(
     roles: Sequence[str] = ROLES,
     journals: Path | None = None,
 ) -> str:
-    """The plan of several experiments as a table; of these imbalances and roles alone if they are given.
+    """Format the plan of several experiments as a table; if given, only of some imbalances and roles.
 
-    What the journals in a folder have is not left to train.
+    Trainings in the journals of a folder are not left.
     """
     check_rhos([EXPERIMENTS[name] for name in names], rhos)
     lines = []
@@ -174,7 +177,7 @@ def plan_text(
 
 
 def stack_sizes(count: int, stack: int) -> list[int]:
-    """Stacks of about equal size for so many trials, none larger than `stack`.
+    """Divide a number of trials into stacks of about equal size, none larger than `stack`.
 
     >>> stack_sizes(45, 32), stack_sizes(27, 32), stack_sizes(0, 32)
     ([23, 22], [27], [])
@@ -186,9 +189,12 @@ def stack_sizes(count: int, stack: int) -> list[int]:
 def stack_seconds(
     trials: Sequence[NetTrial], rows: Mapping[str, int] | None = None, *, pace: Pace | None = None
 ) -> float:
-    """How long an H200 takes for a stack, by the pace of the kernels that would train it unless one is given.
+    """Estimate the seconds that an H200 takes for a stack.
 
-    `rows` has the rows of training, validation and test if known.
+    Args:
+        trials: The trials of the stack.
+        rows: Numbers of training, validation and test rows. Default: those of the published set.
+        pace: Default: that of the kernels that would train the stack.
     """
     first = trials[0]
     if pace is None:
@@ -199,15 +205,15 @@ def stack_seconds(
     nets, sets = len(trials), 1 + first.held_out
     training = first.epochs * steps * max(pace.step * nets + pace.stack_step, pace.least) * scale
     images = counts["validation"] + counts["test"]
-    judging = (images / BATCH * pace.judged * scale + pace.ranking * sets) * nets
-    return _START + 1e-3 * (training + len(evaluated_epochs(first)) * judging)
+    evaluation = (images / BATCH * pace.evaluation * scale + pace.ranking * sets) * nets
+    return _START + 1e-3 * (training + len(evaluated_epochs(first)) * evaluation)
 
 
 def evaluated_epochs(trial: NetTrial) -> tuple[int, ...]:
-    """After which epochs a trial is judged: a choice needs the last alone, a result has them all.
+    """Return the epochs after which a trial is evaluated: the last one for a search, all for results.
 
-    An anchor is judged every fortieth of its length, and before its rate falls every tenth: metrics of 100
-    classes take a CPU longer than an epoch takes a GPU.
+    The trials of the anchor are evaluated every tenth of their length before the learning rate falls, then
+    every fortieth: metrics of 100 classes take a CPU longer than an epoch takes a GPU.
 
     >>> from dataclasses import replace
     >>> trial = NetTrial("cifar10", "step", 0.1, 0, True, 32, 16, "CE", (), 0.002, 0, 3, "search")
@@ -222,7 +228,7 @@ def evaluated_epochs(trial: NetTrial) -> tuple[int, ...]:
 
 
 def published_rows(trial: NetTrial) -> dict[str, int]:
-    """Rows of each set, as the published sizes give them; those of an exponential task but for rounding."""
+    """Return the rows of each set by its published size; for an exponential task, except for rounding."""
     data = DATASETS[trial.dataset]
     images, classes, rho = data.train_images, data.classes, trial.rho
     if trial.task in ("halves", "pair"):
@@ -247,7 +253,7 @@ def _of_role(experiment: NetExperiment, cell: Cell, setup: Setup, role: str) -> 
         return _search(experiment, cell, setup)
     if role == "paper":
         return paper_trials(experiment, cell, setup)
-    # Which settings are chosen does not change how many trainings there are.
+    # The number of trainings does not depend on the settings that the search will choose.
     anything = dict.fromkeys(METHODS, Chosen((), DATASETS[setup.dataset].paper_lr, 0.0, 1))
     make = beyond_trials if role == "beyond" else final_trials
     return make(experiment, cell, setup, anything)

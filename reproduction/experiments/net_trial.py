@@ -1,4 +1,4 @@
-"""What one training is, in plain values: a trial, the net it trains, and how long."""
+"""A training of a net in plain values: image set, task, net, method, learning rate, seed and length."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ CLASS_TASKS = ("exponential", "step")
 """Tasks that keep all classes."""
 
 ROLES = ("search", "final", "paper", "beyond", "ablation", "anchor")
-"""Chosen from, at the chosen setting, at the paper's own fixed setting, at a rate beyond those chosen from,
-one of a series, or by the recipe of other authors."""
+"""Why a net is trained.
+
+search: a candidate setting; final: the chosen setting; paper: the paper's fixed setting; beyond: a learning
+rate above those of the search; ablation: one point of a series; anchor: the recipe of other authors."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A published image set with the net and the learning rates it is trained with.
+    """A published image set with its net and learning rates.
 
     Attributes:
-        title: Its name as it is written.
+        title: Name for tables and figures.
         depth: Layers of the residual net.
         paper_lr: The paper's learning rate.
-        lrs: The learning rates to choose from; the paper's is one of them.
-        classes: Categories of the set.
-        side: Pixels of an image's side.
-        train_images: Images of each category to train on.
-        test_images: Images of each category to test on.
+        lrs: Learning rates of the search; the paper's is one of them.
+        classes: Number of categories.
+        side: Height and width of an image in pixels.
+        train_images: Training images per category.
+        test_images: Test images per category.
     """
 
     title: str
@@ -57,13 +59,13 @@ DATASETS = {
 
 @dataclass(frozen=True)
 class Size:
-    """How long the trainings are, and how many parameter settings of a loss are tried.
+    """The length of trainings, and the number of parameter settings that are tried.
 
     Attributes:
-        name: Of the size.
-        search_epochs: Length of the trainings that are chosen from.
-        final_epochs: Length of those that are reported; the paper's is 250.
-        candidates: Parameter settings tried of each loss that has parameters, each with every learning rate.
+        name: Name of the size.
+        search_epochs: Epochs of trainings of the search.
+        final_epochs: Epochs of trainings that are reported; the paper has 250.
+        candidates: Parameter settings per loss that has parameters, each tried with every learning rate.
     """
 
     name: str
@@ -76,7 +78,7 @@ SIZES = {size.name: size for size in (Size("short", 7, 14), Size("medium", 25, 5
 
 
 def size_of(text: str) -> Size:
-    """A size by its name, or two lengths such as "2,4": of the search and of what is reported.
+    """Return a size by its name, or by two lengths such as "2,4": epochs of the search and of results.
 
     >>> size_of("full").final_epochs, size_of("2,4")
     (250, Size(name='2,4', search_epochs=2, final_epochs=4, candidates=2))
@@ -94,13 +96,13 @@ def size_of(text: str) -> Size:
 
 @dataclass(frozen=True)
 class Setup:
-    """The set, the net and the length of an experiment.
+    """The image set, the net and the length of an experiment.
 
     Attributes:
         dataset: One of `DATASETS`.
-        size: How long.
-        depth: Layers of the net; None for the paper's.
-        width: Channels of its first stage; the paper's is 16.
+        size: Length of the trainings.
+        depth: Layers of the net. Default: the paper's.
+        width: Channels of the first stage. Default: the paper's 16.
     """
 
     dataset: str = "cifar10"
@@ -111,7 +113,7 @@ class Setup:
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
             raise ValueError(f"dataset must be one of {', '.join(DATASETS)}, but is {self.dataset!r}")
-        # Said before anything is planned or a folder made, as the net itself would say it.
+        # The net itself would refuse these values, too, but only after images are read and folders made.
         if self.layers < 8 or self.layers % 6 != 2:
             raise ValueError(f"depth must be 6n + 2, such as 8, 20, 32, 44 or 56, but is {self.layers}")
         if self.width < 1:
@@ -124,12 +126,12 @@ class Setup:
 
     @property
     def net(self) -> str:
-        """The net in words."""
-        return net_words(self.layers, self.width)
+        """The name of the net."""
+        return format_net(self.layers, self.width)
 
     @property
     def stem(self) -> str:
-        """What the names of its files have: the set, and the net where it is not the paper's.
+        """The part of file names for this setup: the set, and the net if it is not the paper's.
 
         >>> Setup().stem, Setup("cifar100", depth=8, width=4).stem
         ('cifar10', 'cifar100-resnet8-width4')
@@ -139,32 +141,32 @@ class Setup:
         return f"{self.dataset}-resnet{self.layers}-width{self.width}"
 
     def at(self, size: Size) -> Setup:
-        """The same set and net at another size."""
+        """Return the same set and net at another size."""
         return replace(self, size=size)
 
     def has(self, trial: Mapping[str, Any]) -> bool:
-        """Whether a trial, in plain values, is of this set and net, at whatever length."""
+        """Return whether a trial, as a dict, has this set and net; its length does not matter."""
         of_trial = (trial["dataset"], trial["depth"], trial["width"])
         return of_trial == (self.dataset, self.layers, self.width)
 
 
 @dataclass(frozen=True)
 class NetTrial:
-    """One training: everything that decides its result, apart from device and rounding.
+    """One training: everything that decides its result, except device and rounding.
 
     Attributes:
         dataset: One of `DATASETS`.
         task: "halves", "pair", "exponential" or "step", of `reproduction.images.imbalance`.
         rho: The imbalance.
         draw: Seed of the task: which categories are positive, and which rows are kept.
-        held_out: Whether validation rows are kept back from the training images.
+        held_out: Whether validation rows are held out from the training images.
         depth: Layers of the net.
         width: Channels of its first stage.
         method: A loss with its treatment of the prior; see `reproduction.experiments.methods`.
-        parameters: Of the loss.
-        lr: The base learning rate.
-        seed: Of first weights and batches.
-        epochs: How long.
+        parameters: Parameters of the loss.
+        lr: Base learning rate.
+        seed: Seed of initial weights and batches.
+        epochs: Length of the training.
         role: One of `ROLES`.
 
     Example:
@@ -192,12 +194,12 @@ class NetTrial:
 
     @cached_property
     def key(self) -> str:
-        """The trial as a text that is the same for the same trial, in every process and version."""
+        """Text that is the same for equal trials, in every process and version."""
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
 
     @property
-    def together(self) -> tuple[Any, ...]:
-        """What trials must share to be trained in one stack."""
+    def stack_key(self) -> tuple[Any, ...]:
+        """Values that trials must share to be trained in one stack."""
         return (
             *(self.dataset, self.task, self.rho, self.draw, self.held_out),
             *(self.depth, self.width, self.epochs, self.role),
@@ -205,53 +207,53 @@ class NetTrial:
 
     @property
     def setting(self) -> str:
-        """The parameters in words; empty for a loss without any."""
-        return parameter_words(self.parameters)
+        """The parameters as text; empty for a loss without parameters."""
+        return format_parameters(self.parameters)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values for JSON."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**values, "parameters": dict(self.parameters)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetTrial:
-        """The trial that `to_dict` wrote."""
+        """Return the trial that `to_dict` wrote."""
         named = {**values, "parameters": tuple((name, float(x)) for name, x in values["parameters"].items())}
         return cls(**named)
 
 
 def refuse_seed(name: str, seed: int) -> None:
-    """The trials of an experiment have seeds of their own."""
+    """Raise an error for a seed other than 0: experiments have fixed seeds of their own."""
     if seed != 0:
         raise ValueError(f"{name} takes no seed: its draws and trainings have seeds 0, 1 and 2 of their own")
 
 
-def net_words(depth: int, width: int) -> str:
-    """A residual net in words, its width where it is not the paper's.
+def format_net(depth: int, width: int) -> str:
+    """Format the name of a residual net, with its width if that is not the paper's.
 
-    >>> net_words(32, 16), net_words(8, 4)
+    >>> format_net(32, 16), format_net(8, 4)
     ('ResNet-32', 'ResNet-8 of width 4')
     """
     return f"ResNet-{depth}" if width == PAPER_WIDTH else f"ResNet-{depth} of width {width}"
 
 
-def parameter_words(parameters: Parameters) -> str:
-    """The parameters of a loss in words; empty where there are none.
+def format_parameters(parameters: Parameters) -> str:
+    """Format the parameters of a loss; empty if there are none.
 
-    >>> parameter_words((("alpha", 0.7), ("C", 0.5)))
+    >>> format_parameters((("alpha", 0.7), ("C", 0.5)))
     'alpha=0.7 C=0.5'
     """
     return " ".join(f"{name}={value:g}" for name, value in parameters)
 
 
 def validation_share(task: str) -> float:
-    """The share of each category's training images that validates.
+    """Return the share of each category's training images that is held out for validation.
 
-    Deer and horses are fewer than ten classes, so that a tenth of them would say little.
+    It is larger for two categories than for all, because a tenth of them would be few rows.
     """
     return 0.2 if task == "pair" else 0.1
 
 
 def folder_name(trials: tuple[NetTrial, ...]) -> str:
-    """A short name for a stack of trials, decided by what they are."""
+    """Return a short name for a stack of trials: a digest of their keys."""
     return hashlib.sha256("\n".join(trial.key for trial in trials).encode()).hexdigest()[:16]

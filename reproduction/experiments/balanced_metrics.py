@@ -1,12 +1,13 @@
-"""How good scores are on a balanced set, as trained and after the link with the prior corrected.
+"""Metrics of scores on a balanced set, as trained and after the link with the prior corrected.
 
-A net trained where positives are rare has calibrated log-odds lambda(z) = log P(y=1|x)/P(y=0|x) for the odds
-rho of its training rows. On a set with equally many of both, Bayes' rule has
+A net that is trained on rows with odds rho = P(y=1)/P(y=0) has calibrated log-odds
+lambda(z) = log P(y=1|x)/P(y=0|x) for these odds. On a set with as many positives as negatives, Bayes' rule
+gives the log-odds
 
     lambda(z) - log rho,
 
-and for K classes log P(k|x) - log prior_k, normalised. Decisions and the Brier score "linked" are by this;
-those without are by the raw score: z > 0, the largest logit, sigmoid(z).
+and for K classes log P(k|x) - log prior_k, normalised. Metrics named "linked" decide by these values. The
+others use the raw score: z > 0, the largest logit, sigmoid(z).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ CLASS_METRICS = (
 
 
 def is_better(metric: str, one: float, other: float) -> bool:
-    """Whether one value of a metric is better than another: Brier scores are better small.
+    """Return whether one value of a metric is better than another. Smaller Brier scores are better.
 
     >>> is_better("test_brier", 0.1, 0.2), is_better("roc_auc", 0.8, 0.9)
     (True, False)
@@ -58,9 +59,9 @@ def is_better(metric: str, one: float, other: float) -> bool:
 
 
 def binary_metrics(labels: NDArray[Any], z: Floats, log_odds: Floats, rho: float) -> dict[str, float]:
-    """The metrics of scores z whose calibrated log-odds are `log_odds` at training odds of `rho`.
+    """Compute the metrics of scores z whose calibrated log-odds are `log_odds` at training odds of `rho`.
 
-    The minority is label 1. The set need not be balanced, but accuracy and Brier score mean most where it is.
+    The minority is label 1. The set should be balanced, as the corrected accuracy and Brier score assume it.
 
     Example:
         >>> y, z = np.array([0, 0, 1, 1]), np.array([-3.0, -1.0, -2.0, 1.0])
@@ -87,10 +88,10 @@ def binary_metrics(labels: NDArray[Any], z: Floats, log_odds: Floats, rho: float
 def class_metrics(
     labels: NDArray[Any], f: Floats, log_posterior: Floats, class_counts: Sequence[int]
 ) -> dict[str, float]:
-    """The metrics of class logits f (N, K) whose calibrated log-posterior is `log_posterior`.
+    """Compute the metrics of class logits f (N, K) whose calibrated log-posterior is `log_posterior`.
 
-    "common" and "rare" are the larger and the smaller half of the classes by their training rows, "minority"
-    the smallest class (the mean of those, where several are).
+    "common" and "rare" are the larger and the smaller half of the classes by training rows. "minority" is the
+    smallest class, or the mean of several of equal size.
 
     Example:
         >>> f = np.log([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7]])
@@ -122,7 +123,7 @@ def class_metrics(
 
 
 def undefined(names: Sequence[str]) -> Mapping[str, None]:
-    """What a replica has whose scores are not finite."""
+    """Return the metrics of a replica with scores that are not finite: None for each name."""
     return dict.fromkeys(names)
 
 

@@ -1,10 +1,10 @@
-"""What judging nets in bfloat16 instead of float32 does to their metrics, and how much faster it is.
+"""Measure how evaluating nets in bfloat16 instead of float32 changes their metrics, and the time it takes.
 
 CIFAR-10 with half of the categories positive at the given imbalance, ResNet-32, the paper's losses at its own
-setting, trained in bfloat16 and judged on the test images after every epoch, in both precisions. Differences
-are in points (hundredths). Needs a GPU, PyTorch, NumPy and the binary version of CIFAR-10:
+setting. Nets are trained in bfloat16 and evaluated in both precisions on the test images after every epoch.
+Differences are in points (hundredths). Needs a GPU, PyTorch, NumPy and the binary version of CIFAR-10:
 
-    PYTHONPATH=src:. python benchmarks/measure_judging.py cifar-10-batches-bin [--epochs 14] [--out rows.csv]
+    PYTHONPATH=src:. python benchmarks/measure_evaluation.py cifar-10-batches-bin [--epochs 14] [--out OUT]
 
 With `--most X` it fails where the AUC of a net differs by more than X points in one of the epochs after the
 learning rate fell for the first time.
@@ -26,8 +26,8 @@ from machine import write_rows
 from raresight.nn import Replicas
 from raresight.nn.training_loop import training_session
 from reproduction.experiments.methods import build_loss, is_cosine
-from reproduction.experiments.settings import Setup, Size
-from reproduction.experiments.stack import judge, read_images, recipe_of, task_rows
+from reproduction.experiments.net_trial import Setup, Size
+from reproduction.experiments.stack import evaluate_replicas, read_images, recipe_of, task_rows
 from reproduction.experiments.trials import EXPERIMENTS, Cell, paper_trials
 from reproduction.resnet import resnet_cifar
 
@@ -51,14 +51,14 @@ def main() -> None:
     replicas = Replicas(net, losses, [trial.seed for trial in trials]).to("cuda", torch.float32)
     recipe, test = recipe_of(trials, "bf16"), rows.test.to("cuda", torch.float32)
     differences: list[dict[str, Any]] = []
-    with training_session(replicas, rows.training.to("cuda", torch.float32), recipe) as course:
-        while not course.is_done:
-            course.run_epoch()
-            exact = judge(replicas, test, losses, rows.class_counts)
-            coarse = judge(replicas, test, losses, rows.class_counts, bf16=True)
+    with training_session(replicas, rows.training.to("cuda", torch.float32), recipe) as loop:
+        while not loop.is_done:
+            loop.run_epoch()
+            exact = evaluate_replicas(replicas, test, losses, rows.class_counts)
+            coarse = evaluate_replicas(replicas, test, losses, rows.class_counts, bf16=True)
             for trial, one, other in zip(trials, exact, coarse, strict=True):
                 apart = {name: _points(one[name], other[name]) for name in METRICS if name in one}
-                differences.append({"method": trial.method, "epoch": course.epoch, **apart})
+                differences.append({"method": trial.method, "epoch": loop.epoch, **apart})
     seconds = {word: _scoring_seconds(replicas, test, bf16=word == "bf16") for word in ("float32", "bf16")}
     setting = {
         **{f"milliseconds_{word}": 1e3 * value * 128 / len(test) for word, value in seconds.items()},
