@@ -46,6 +46,9 @@ import contextlib
 import io
 import math
 import sys
+import tempfile
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -59,7 +62,12 @@ from raresight.losses.plan import plan_of
 from raresight.losses.start import start_of
 from raresight.nn.functional import tempered_loss
 from raresight.nn.loss_table import LossTable
+from raresight.nn.nets import MLP
+from raresight.report.loss_tables import markdown_table
 from raresight.theory.analysis import limiting_index
+from raresight.theory.gaussian import GaussianMixture
+from raresight.theory.limits import limiting_rule
+from raresight.theory.risk import limiting_f_function
 
 loss = parse("tempered(t=3.0)")
 assert str(loss) == "tempered(t=3.0)" and type(loss).example() in all_losses()
@@ -105,10 +113,39 @@ for kind in (LightGBMClassifier, XGBoostClassifier):
     chance = model.predict_proba(X)[:, 1]
     assert abs(chance.mean() - target.mean()) < 0.01
 
-sys.argv, out = ["raresight", "losses"], io.StringIO()
-with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-    main()
-assert "tempered" in out.getvalue()
+# At a third of the score everything is that of cross entropy.
+minority, majority = (GaussianMixture([1.0], [[mean]], [[[1.0]]]) for mean in (1.0, 0.0))
+rules = [limiting_rule(each, minority, majority).at(1e-3) for each in (loss, CrossEntropy())]
+np.testing.assert_allclose(3 * rules[0].w, rules[1].w, rtol=1e-9)
+assert math.isclose(3 * rules[0].b, rules[1].b, rel_tol=1e-9)
+limits = [limiting_f_function(each, 0.5, 1e-3) for each in (loss, CrossEntropy())]
+assert math.isclose(3 * limits[0], limits[1], rel_tol=1e-9)
+
+replicas = nn.Replicas(partial(MLP, 3, hidden=(4,)), ["tempered(t=1.0)", "crossentropy"], seeds=(1, 1))
+recipe = nn.Recipe(epochs=2, lr=0.01, warmup_epochs=1)
+nn.train(replicas, (X[:500], target[:500]), recipe, progress=False)
+trained = replicas.scores(torch.tensor(X[:50], dtype=torch.float32))
+torch.testing.assert_close(trained[0], trained[1], rtol=1e-4, atol=1e-5)
+
+reach = type(loss).search_ranges()["t"]
+assert (reach.low, reach.high, reach.default, reach.log) == (0.5, 4.0, 2.0, True)
+assert "| `Tempered(t=2.0)` | log(1 + e^-tm)/t | yes |" in markdown_table([type(loss)])
+
+
+def command(*words):
+    sys.argv, out = ["raresight", *map(str, words)], io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        main()
+    return out.getvalue()
+
+
+assert "tempered" in command("losses")
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "table.csv"
+    np.savetxt(path, np.column_stack([X, target])[:1500], delimiter=",", header="a,b,c,rare", comments="")
+    asked = "--target rare --families linear --losses tempered --trials 3 --fpr 0.05 --max-fpr 0.1 --jobs 1"
+    command("fit", path, *asked.split(), "--quiet", "--out", f"{folder}/run")
+    assert "tempered(t=2.0)" in (Path(folder) / "run" / "leaderboard.csv").read_text()
 print("everything")
 """
 
@@ -142,14 +179,7 @@ def test_by_an_entry_point(package):
 
 
 def test_by_the_decorator(package):
-    code = (
-        "import made_up, torch\n"
-        "from raresight import nn\n"
-        "from raresight.losses import parse\n"
-        "assert parse('tempered(t=3.0)') == made_up.Tempered(3.0)\n"
-        "assert nn.TemperedLoss(t=3.0)(torch.zeros(2), torch.tensor([0, 1])) > 0\n"
-    )
-    run(package, code)
+    assert "everything" in run(package, "import made_up\n" + EVERYTHING)
 
 
 FIT = """
