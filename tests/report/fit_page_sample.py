@@ -139,7 +139,7 @@ def _trial(i: int) -> Trial:
 
 def loss_map() -> tuple[MapPoint, ...]:
     return tuple(
-        MapPoint(family, alpha, C, 0.9 - (alpha - 0.8) ** 2 - 0.1 * (C - 0.5) ** 2)
+        MapPoint(family, "TBL", "alpha", alpha, "C", C, 0.9 - (alpha - 0.8) ** 2 - 0.1 * (C - 0.5) ** 2)
         for family in ("lightgbm", "linear")
         for alpha in (0.6, 0.8, 1.0)
         for C in (0.0, 0.5, 1.0)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from raresight.losses import parse
+from raresight.losses import Focal, param, parse, registry
 from raresight.metrics import recall_at_fpr
+from raresight.model.families import Candidate
+from raresight.report.fit_content import map_place
 from raresight.report.fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
 from report.fit_page_sample import scores
 
@@ -186,3 +190,21 @@ def test_missing_plotly_is_named():
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert run.returncode != 0
     assert "pip install 'raresight[fit]'" in run.stderr.splitlines()[-1]
+
+
+def test_a_map_shows_one_loss_by_the_axes_of_its_grid(monkeypatch):
+    monkeypatch.setattr(registry, "_KINDS", dict(registry._KINDS))
+
+    @registry.register
+    @dataclass(frozen=True)
+    class Mine(Focal):
+        alpha: float = param(0.5, search=(0.1, 0.9))
+        name = "mine"
+        search_grid: ClassVar = {"gamma": (1.0, 2.0), "alpha": (0.2, 0.5)}
+
+    def place(text):
+        return map_place(Candidate("linear", text))
+
+    assert place("tbl(alpha=0.7,C=0.25)") == ("linear", "TBL", "alpha", 0.7, "C", 0.25)
+    assert place("mine(gamma=1.0,alpha=0.2)") == ("linear", "Mine", "gamma", 1.0, "alpha", 0.2)
+    assert place("alpha(alpha=0.7)") is None

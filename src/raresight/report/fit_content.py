@@ -10,6 +10,7 @@ import numpy as np
 from ..automl.evaluation import Outcome
 from ..automl.records import Trial
 from ..losses import parse
+from ..model.families import Candidate
 from .fit_measures import (
     BandPoint,
     Bin,
@@ -23,9 +24,11 @@ from .fit_measures import (
     reliability_of,
 )
 
-__all__ = ["FitContent", "MapPoint", "Reliability", "content_of"]
+__all__ = ["FitContent", "MapPoint", "Reliability", "content_of", "map_place"]
 
 _FEATURES = 40
+
+MapPlace = tuple[str, str, str, float, str, float]
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,14 @@ class Reliability:
 
 @dataclass(frozen=True)
 class MapPoint:
-    """Partial AUC of a family with the loss TBL(alpha, C)."""
+    """Partial AUC of a family with a loss at values of two of its parameters."""
 
     family: str
-    alpha: float
-    C: float
+    loss: str
+    x_name: str
+    x: float
+    y_name: str
+    y: float
     partial_auc: float
 
 
@@ -56,7 +62,7 @@ class FitContent:
         band: Recall with its interval at some rates.
         reliability: Bins before and after calibration.
         distribution: Histogram of the log-odds by class.
-        loss_map: Partial AUC over (alpha, C).
+        loss_map: Partial AUC over the two parameters of each loss that declares a grid of them.
         importance: Pairs of feature and share, largest first.
         information: Statistical information of each loss in the held-out scores.
     """
@@ -88,16 +94,25 @@ def content_of(outcome: Outcome) -> FitContent:
 
 
 def _loss_map(board: Sequence[Trial]) -> tuple[MapPoint, ...]:
-    """Return the best partial AUC of each family and pair (alpha, C): other parameters differ, too."""
-    best: dict[tuple[str, float, float], float] = {}
+    """Return the best partial AUC of each family and pair: other parameters differ, too."""
+    best: dict[MapPlace, float] = {}
     for trial in board:
-        parameters = parse(trial.candidate.loss).parameters() if trial.partial_auc is not None else {}
-        # Losses with these two parameters and no other lie on the map, under any name.
-        if trial.partial_auc is None or "alpha" not in parameters or not set(parameters) <= {"alpha", "C"}:
-            continue
-        place = (trial.candidate.family, float(parameters["alpha"]), float(parameters.get("C", 0.0)))
-        best[place] = max(best.get(place, 0.0), trial.partial_auc)
+        place = None if trial.partial_auc is None else map_place(trial.candidate)
+        if place is not None and trial.partial_auc is not None:
+            best[place] = max(best.get(place, 0.0), trial.partial_auc)
     return tuple(MapPoint(*place, value) for place, value in best.items())
+
+
+def map_place(candidate: Candidate) -> MapPlace | None:
+    """Return where a candidate lies on the map of its loss; None for a loss without one.
+
+    The axes are the two parameters of the grid that the loss declares for a search.
+    """
+    loss = parse(candidate.loss)
+    if len(loss.search_grid) != 2:
+        return None
+    x, y = loss.search_grid
+    return candidate.family, type(loss).__name__, x, float(getattr(loss, x)), y, float(getattr(loss, y))
 
 
 def _importance(outcome: Outcome) -> tuple[tuple[str, float], ...]:

@@ -38,11 +38,12 @@ parameters</h3> {_map(content)}
 
 def _map(content: FitContent) -> str:
     if not content.loss_map:
-        return empty("No candidate with the loss parameters alpha and C is complete.")
+        return empty("No candidate of a loss with a map of two parameters is complete.")
+    losses = dict.fromkeys(f"{point.loss}({point.x_name}, {point.y_name})" for point in content.loss_map)
     return (
         '<div class="maps" id="chart-map"></div>'
-        '<p class="caption">Cross-validated partial AUC of the losses TBL(alpha, C), one panel per '
-        "family. A ring marks the chosen model if its loss is on the map.</p>"
+        f'<p class="caption">Cross-validated partial AUC of {escape(" and ".join(losses))}, one panel per '
+        "family and loss. A ring marks the chosen model if its loss is on the map.</p>"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from dataclasses import asdict, astuple
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -15,8 +16,7 @@ import numpy as np
 
 from ...common.atomic_files import write_file
 from ...common.json_values import plain
-from ...losses import parse
-from ..fit_content import FitContent
+from ..fit_content import FitContent, map_place
 from ..fit_measures import BandPoint
 from .evidence import candidates, data, evidence, features, reproduction
 from .html import family_name
@@ -131,16 +131,13 @@ def _band(content: FitContent) -> list[BandPoint]:
 
 def _winner_place(content: FitContent) -> dict[str, Any] | None:
     """Return the point of the chosen loss on the map, or None."""
-    winner = content.outcome.winner
     try:
-        loss = parse(winner.loss)
+        place = map_place(content.outcome.winner)
     except ValueError:
-        return None  # a loss of the user is not on the map
-    place = (winner.family, getattr(loss, "alpha", None), getattr(loss, "C", 0.0))
-    for point in content.loss_map:
-        if (point.family, point.alpha, point.C) == place:
-            return {"family": point.family, "alpha": point.alpha, "C": point.C}
-    return None
+        return None  # a loss of the user that this process does not know
+    on_map = (point for point in content.loss_map if astuple(point)[:-1] == place)
+    point = next(on_map, None)
+    return None if point is None else asdict(point)
 
 
 def _base64(values: Any, kind: str) -> str:

@@ -227,22 +227,23 @@ const charts = (() => {
     };
   }
 
-  function lossMap(content, family, look) {
-    const points = content.lossMap.filter((p) => p.family === family);
+  function lossMap(content, family, loss, look) {
+    const points = content.lossMap.filter((p) => p.family === family && p.loss === loss);
+    const { x_name: xName, y_name: yName } = points[0];
     const all = content.lossMap.map((p) => p.partial_auc);
     const winner = content.winnerPlace;
     const data = [{
-      x: points.map((p) => p.alpha), y: points.map((p) => p.C), mode: "markers", showlegend: false,
+      x: points.map((p) => p.x), y: points.map((p) => p.y), mode: "markers", showlegend: false,
       marker: {
         size: 13, color: points.map((p) => p.partial_auc), cmin: Math.min(...all), cmax: Math.max(...all),
         colorscale: look.scale, line: { color: look.card, width: 1 },
         colorbar: { thickness: 10, len: 1, outlinewidth: 0, tickfont: { size: 10, color: look.soft }, nticks: 5 },
       },
-      hovertemplate: "alpha %{x:.3f}, C %{y:.3f}<br>partial AUC %{marker.color:.4f}<extra></extra>",
+      hovertemplate: plain(xName) + " %{x:.3f}, " + plain(yName) + " %{y:.3f}<br>partial AUC %{marker.color:.4f}<extra></extra>",
     }];
-    if (winner && winner.family === family) {
+    if (winner && winner.family === family && winner.loss === loss) {
       data.push({
-        x: [winner.alpha], y: [winner.C], mode: "markers", name: "chosen", hoverinfo: "skip",
+        x: [winner.x], y: [winner.y], mode: "markers", name: "chosen", hoverinfo: "skip",
         marker: { size: 22, symbol: "circle-open", color: look.orange, line: { width: 3, color: look.orange } },
         showlegend: false,
       });
@@ -250,8 +251,8 @@ const charts = (() => {
     return {
       data,
       layout: layout(look, {
-        xaxis: axis(look, "alpha"), yaxis: axis(look, "C"), showlegend: false,
-        title: { text: plain(content.families[family]), font: { size: 13 }, x: 0.02, y: 0.98, yanchor: "top" },
+        xaxis: axis(look, plain(xName)), yaxis: axis(look, plain(yName)), showlegend: false,
+        title: { text: plain(`${content.families[family]}, ${loss}`), font: { size: 13 }, x: 0.02, y: 0.98, yanchor: "top" },
         margin: { l: 50, r: 10, t: 34, b: 44 },
       }),
     };

@@ -224,12 +224,12 @@
     drawnCharts.set($("chart-pr"), (look) => charts.precisionRecall(content, state, look));
     drawnCharts.set($("chart-reliability"), (look) => charts.reliability(content, state, look));
     drawnCharts.set($("chart-distribution"), (look) => charts.distribution(content, state, look));
-    const families = [...new Set(content.lossMap.map((p) => p.family))];
-    for (const family of families) {
+    const panels = new Map(content.lossMap.map((p) => [JSON.stringify([p.family, p.loss]), p]));
+    for (const { family, loss } of panels.values()) {
       const div = document.createElement("div");
       div.className = "chart small";
       $("chart-map").append(div);
-      drawnCharts.set(div, (look) => charts.lossMap(content, family, look));
+      drawnCharts.set(div, (look) => charts.lossMap(content, family, loss, look));
     }
   }
 
