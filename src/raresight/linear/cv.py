@@ -48,13 +48,13 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `raresight.metrics.scorers.scorer` has given errors a minus sign.
         metric_params: Its parameters, such as `{"max_fpr": 0.001}`.
         cv: Folds: a number (stratified), a splitter or an iterable of (train, test).
-        l1, fit_intercept, class_weight, solver, max_iter, tol: As for `LinearClassifier`.
+        l1, fit_intercept, class_weight, solver, max_iter, tol: Arguments of `LinearClassifier`.
         pos_label: The label that the metric is about; None for `classes_[1]`.
 
     Attributes:
         loss_: The chosen loss, class weights included.
         l2_: The chosen penalty.
-        best_score_: Its mean metric.
+        best_score_: The mean metric of the chosen setting.
         cv_results_: `loss`, `l2`, `scores` (settings x folds) and `mean_score`.
         best_model_: The `LinearClassifier` fitted to all rows; `coef_`, `intercept_`, `n_iter_` and
             `converged_` are its own.

@@ -25,8 +25,8 @@ __all__ = ["Columns", "Design", "Floats", "make_design", "row_blocks"]
 
 Floats = NDArray[np.float64]
 
-# Of a block: few enough to stay near a core, and enough that a thread computes far longer than it holds the
-# interpreter, which the other threads wait for.
+# Numbers in a block: few enough for a core's cache, but enough that a thread computes far longer than it
+# holds the interpreter lock, for which the other threads wait.
 _BLOCK_NUMBERS = 1 << 20
 _MOST_ROWS = 1 << 15
 _TASKS = 16  # fixed, so that sums do not depend on the number of cores
@@ -37,11 +37,11 @@ _FARTHEST = 1e6  # deviations between a sparse column's mean and zero that its c
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """How the columns of rows are centred and scaled, and so how coefficients and sums are converted.
+    """Centres and scales of the columns, which also convert coefficients and sums.
 
-    `inverse_unit` is 0 for a constant column, whose coefficient then is 0. `explicit` says that blocks are
-    standardised as they are read rather than through their coefficients. Parts of the same rows (batches)
-    share one of these, or their sums could not be added.
+    `inverse_unit` is 0 for a constant column, whose coefficient then is 0. With `explicit` blocks are
+    standardised when they are read, not through the coefficients. Parts of the same rows (batches) share one
+    of these; otherwise their sums could not be added.
     """
 
     centre: Floats
@@ -127,13 +127,13 @@ class Design:
         return not self.is_sparse and bool(self.X.dtype == np.float32)
 
     def tasks(self) -> list[list[slice]]:
-        """Return the blocks of rows in groups, one group a task."""
+        """Return the blocks of rows in groups, one group per task."""
         per_row = self.X.nnz // max(self.n_rows, 1) if self.is_sparse else self.columns.n_features
         blocks = row_blocks(self.n_rows, per_row)
         return [part for part in (blocks[i::_TASKS] for i in range(_TASKS)) if part]
 
     def block(self, rows: slice, double: bool) -> Any:
-        """Return the rows, in float64 or as they are."""
+        """Return the rows, in float64 or in their own type."""
         block = self.X[rows]
         if self.is_sparse:
             return block
@@ -246,10 +246,10 @@ def _sparse_sums(X: Any, weights: Floats | None) -> tuple[float, Floats, Floats]
 
 
 def _sparse_squares(X: Any, weights: Floats | None, centre: Floats) -> Floats:
-    """Sum of w (x - centre)^2, from the stored entries and from the zeros that are not stored.
+    """Return the sum of w (x - centre)^2, over the stored entries and the zeros that are not stored.
 
-    Two passes: the mean of the squares less the square of the mean has no digits left for a column whose mean
-    is 1e8 deviations from zero.
+    It takes two passes. For a column whose mean is 1e8 deviations from zero, the mean of the squares less the
+    square of the mean has no digits left.
     """
     d = X.shape[1]
     squares = (X.data - centre[X.indices]) ** 2
@@ -286,6 +286,6 @@ def _refuse_far_columns(centre: Floats, unit: Floats, varies: NDArray[np.bool_])
         column = int(far[0])
         raise ValueError(
             f"column {column} of the sparse X has mean {centre[column]:.6g}, deviation {unit[column]:.3g}: "
-            f"a mean of more than {_FARTHEST:g} deviations leaves too few digits, as sparse columns are not "
-            "centred in place; subtract the mean from the column, or pass X dense"
+            f"a mean of more than {_FARTHEST:g} deviations leaves too few digits. Sparse columns are not "
+            "centred in place: subtract the mean from the column, or pass X dense"
         )

@@ -40,10 +40,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     root of their mean square and not centred. Two classes have one score, for `classes_[1]`; K > 2 classes
     have K logits and need a loss with a multi-class form.
 
-    The solver is Newton's method with a line search and a floored Hessian, or L-BFGS for many features,
-    from the loss's best constant score down to a gradient norm of `tol`. Losses that are not convex are
-    fitted to a local minimum. With l1 > 0 the steps are proximal and leave exact zeros. Large data start
-    on a weighted part of the rows; the end is always exact and in float64.
+    The solver is Newton's method with a line search and a floored Hessian, or L-BFGS for many features. It
+    starts at the loss's best constant score and stops at a gradient norm of `tol`. Losses that are not
+    convex are fitted to a local minimum. With l1 > 0 the steps are proximal and leave exact zeros. Large
+    data start on a weighted part of the rows; the end is always exact and in float64.
 
     Args:
         loss: A loss, or its text such as `"tbl(alpha=0.8,C=0.5)"` or `"ldam(class_counts=(990,10))"`.
@@ -51,13 +51,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         l1: Lasso penalty on standardised coefficients.
         fit_intercept: Whether there is an intercept.
         class_weight: `{class: weight}`, or `"balanced"` for n/(K n_k). Weights change which errors the fit
-            avoids, and `predict` follows; `predict_proba` and `predict_log_odds` take the weights out again,
-            so that they stay calibrated for the training data.
+            avoids, and `predict` follows. `predict_proba` and `predict_log_odds` remove the weights again, so
+            they stay calibrated for the training data.
         solver: `"newton"`, `"lbfgs"`, or `"auto"`: Newton up to 500 coefficients. With l1 > 0 `"auto"` or
             `"newton"`.
-        max_iter: Most steps.
-        tol: Gradient norm (least subgradient norm with l1) at which to stop, on the standardised scale and
-            for weights of sum one; relative to mean |l'| for losses where that is above one.
+        max_iter: Largest number of steps.
+        tol: Gradient norm (with l1, least subgradient norm) at which to stop. It is on the standardised
+            scale, for weights of sum one. If mean |l'| is above one, the norm is relative to it.
         warm_start: Start from the last fit.
 
     Attributes:
@@ -67,8 +67,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loss_: The loss that was fitted, class weights included.
         n_iter_: Steps on all rows.
         converged_: Whether `tol` was reached; otherwise `fit` warned.
-        gradient_norm_: What was reached.
-        objective_: The minimum itself.
+        gradient_norm_: The gradient norm at the end.
+        objective_: The value of the minimum.
 
     `decision_function` is the raw score z. `predict` is its sign (or the largest logit): the decision that
     the loss was made for. To decide by probability or at a false-positive rate use `predict_proba` or
@@ -171,7 +171,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- explaining ----------------------------------------------------------------------
 
     def influence(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Influence:
-        """Return what each training row does to the fit: which rows pull hardest, such as mislabelled ones.
+        """Return the influence of each training row on the fit, which is large for mislabelled rows.
 
         `X`, `y` and `sample_weight` should be those of `fit`. See `Influence`.
         """

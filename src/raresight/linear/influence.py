@@ -1,13 +1,13 @@
-"""Which rows pull hardest on a fitted linear classifier.
+"""The influence of each row on a fitted linear classifier.
 
-With H the Hessian of the regularised risk at the fit, x~ = (x, 1) and W = sum_i w_i, leaving row i out moves
-the coefficients by
+Let H be the Hessian of the regularised risk at the fit, x~ = (x, 1) and W = sum_i w_i. Without row i the
+coefficients move by
 
     D_i = w_i l'_i H^-1 x~_i / (W (1 - h_i)),     h_i = w_i l''_i x~_i.H^-1 x~_i / W,
 
 one Newton step on the risk without the row (see `raresight.theory.influence`). Its length in the metric of
 H, sqrt(D_i.H D_i), does not depend on the units of the features: Cook's distance. For K classes
-g_i x~_i takes the place of l'_i x~_i, g_i the gradient by the logits, and 1 - h_i is left out.
+g_i x~_i replaces l'_i x~_i, with g_i the gradient by the logits, and 1 - h_i is omitted.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class FitTerms:
 
 @dataclass(frozen=True, eq=False)
 class Influence:
-    """What each row does to the fit.
+    """The influence of each row on the fit.
 
     Attributes:
-        pull: How far the fit would move if the row were left out, in the metric of the Hessian. Sort by it.
+        pull: How far the fit would move without the row, in the metric of the Hessian. Sort by it.
         leverage: The share of the curvature that the row provides; they sum to about the number of
             coefficients.
-        loss: The loss of the row, weight apart.
-        own_effect: By how much the row's own loss would rise if it were left out, to first order. Rows that
-            are only fitted because they are there (a wrong label far from its class) have a large one.
+        loss: The loss of the row, without its weight.
+        own_effect: The rise of the row's own loss without the row, to first order. It is large for a wrong
+            label far from its class, which is fitted only because it is a training row.
     """
 
     pull: Floats
@@ -60,11 +60,11 @@ class Influence:
 
     @property
     def order(self) -> NDArray[np.intp]:
-        """Row numbers, hardest pull first."""
+        """Row numbers, largest pull first."""
         return np.argsort(-self.pull, kind="stable")
 
     def top(self, count: int) -> NDArray[np.intp]:
-        """Return the `count` rows that pull hardest, hardest first."""
+        """Return the numbers of the `count` rows with the largest pull, largest first."""
         return self.order[:count]
 
 
@@ -137,13 +137,13 @@ def _class_terms(
 
 
 def _inverse_root(hessian: Floats, loss: Loss) -> Floats:
-    """R with R R' = H^-1, leaving out directions in which nothing changes."""
+    """Return R with R R' = H^-1, without directions in which nothing changes."""
     values, vectors = np.linalg.eigh(hessian)
     limit = 1e-12 * float(np.abs(values).max())
     if values[0] < -limit:
         raise ValueError(
-            f"the risk of {loss} falls along a direction at these coefficients: they are no minimum for "
-            "these rows; pass the rows and weights of the fit"
+            f"the risk of {loss} falls along a direction at these coefficients, so they are not a minimum "
+            "for these rows. Pass the rows and weights of the fit"
         )
     kept = values > limit
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))

@@ -1,10 +1,10 @@
-"""From rows and a loss to the minimum of the regularised risk: starts, and runs side by side.
+"""Minimise the regularised risk of rows under a loss: starts, and runs side by side.
 
-Where there are many rows in memory, first fits of some of them give the start. Of a first, small part each
-class has its share, a rare class all it has. With the fit of that part at hand a second part is drawn in
-which a row's chance goes with its pull |l'|: rows that hardly pull are hardly needed. Rows are weighted by
-the inverse of their chance (Horvitz and Thompson), so that the risk of the part is right on average. Its fit
-lands within a fraction of a standard error of the fit of all rows, and its Hessian serves there as well.
+With many rows in memory, fits of parts of them give the start. In a first, small part each class has a share
+of the rows, and a rare class has all its rows. The second part is drawn after the fit of the first. A row's
+probability grows with its pull |l'|, because rows with little pull matter little. Rows are weighted
+by the inverse of their probability (Horvitz and Thompson), so that the risk of the part is right on average.
+Its fit is within a fraction of a standard error of the fit of all rows, and its Hessian is used there, too.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _first_fits(
 ) -> tuple[list[Settings], list[Floats]]:
     """Fit parts of the rows, for a Hessian and a start near the minimum of each setting.
 
-    Where there are few rows, or where a part has no minimum, things stay as they are.
+    With few rows, or if a part has no minimum, `settings` and `constants` are returned.
     """
     even = even_part(sample)
     if even is None:

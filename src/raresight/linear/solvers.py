@@ -1,13 +1,13 @@
-"""The minimiser of a regularised risk that is known by its sums alone.
+"""Minimisers of a regularised risk that need only its sums over rows.
 
-`descend` is Newton's method or L-BFGS with a line search, for a smooth penalty; `descend_with_l1` takes
+`descend` is Newton's method or L-BFGS with a line search, for a smooth penalty. `descend_with_l1` takes
 proximal Newton steps,
 
-    minimise  R(theta) + l1 |b|_1,   b all coefficients but the intercepts,
+    minimise  R(theta) + l1 |b|_1,   b all coefficients but the intercepts.
 
-each of which minimises the quadratic model of R plus the penalty by coordinate descent, over the features
-that are in use or want to be. Both are generators that yield points to be evaluated and are sent what was
-found there: one run, or many runs side by side that share each read of the rows.
+Each step minimises the quadratic model of R plus the penalty by coordinate descent. It covers only features
+whose coefficient is not zero or would become so. Both are generators: they yield points to evaluate, and
+receive the risk there. So many runs side by side can share each read of the rows.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Factor:
         assert self.values is not None
         assert self.vectors is not None
         along = self.vectors.T @ g
-        # In a direction where nothing changes (a constant column, the common level of K logits) the
-        # gradient is rounding, and a step along it would be drift.
+        # In a direction without effect (a constant column, the common level of K logits) the gradient is only
+        # rounding, and steps along it would drift.
         drift = (self.values <= _FLOOR * self.values.max()) & (np.abs(along) <= 1e-8 * np.linalg.norm(g))
         return np.asarray(self.vectors @ (np.where(drift, 0.0, along) / self.values), dtype=np.float64)
 
@@ -96,10 +96,10 @@ def _eigen(hessian: Floats) -> tuple[Floats, Floats]:
 
 
 class Curvature:
-    """The inverse Hessian as L-BFGS has it, upon a factor where there is one.
+    """The inverse Hessian of L-BFGS, optionally on top of a factored Hessian.
 
-    Without a factor this is plain L-BFGS; with the Hessian of a nearby point or of a part of the rows it
-    is Newton's method with a Hessian that is paid for once and corrected by what the steps reveal.
+    Without a factor this is plain L-BFGS. The factor may be the Hessian of a nearby point or of a part of the
+    rows. Then this is Newton's method with a Hessian that is computed once and corrected by each step.
     """
 
     def __init__(self, start: Factor | None = None) -> None:
@@ -140,10 +140,10 @@ class Curvature:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What is minimised and how far.
+    """The problem of a run and its accuracy.
 
-    `curvature` starts from a Hessian that is already factored; `single_first` lets the first steps be
-    computed in float32, and `precise` says whether the last one must be in float64.
+    `curvature` is a factored Hessian to start from. With `single_first` the first steps are in float32, and
+    with `precise` the last one is in float64.
     """
 
     loss: Loss
@@ -193,8 +193,8 @@ def ending_of(settings: Settings, here: RiskDerivatives, residual: float) -> End
 def descend(settings: Settings, start: Floats, safe: Floats) -> Run:
     """Minimise from `start`, or from `safe` where the risk at `start` is not finite.
 
-    A start near the minimum of a part of the rows may give a row outside that part a score so wrong that an
-    unbounded loss overflows there.
+    A start near the minimum of a part of the rows may be very wrong for a row outside that part. An unbounded
+    loss then overflows.
     """
     theta = start
     double = not settings.single_first
@@ -211,7 +211,7 @@ def descend(settings: Settings, start: Floats, safe: Floats) -> Run:
     step = 0
     while True:
         residual = length(here.gradient)
-        # Converged by float32, which may deceive: the same point once more in float64.
+        # Convergence in float32 may be an artefact of rounding, so the point is checked in float64.
         if residual <= limit_of(settings, here) and settings.precise and not here.double:
             double = True
             here = yield _ask(settings, theta, 1, double)
@@ -289,7 +289,7 @@ def _direction(theta: Floats, here: RiskDerivatives, curvature: Curvature) -> Fl
         curvature.renew(curvature.factor)
         step = -curvature.solve(here.gradient)
     if curvature.factor is None and not curvature.pairs:
-        # Nothing is known of the curvature yet: a first step of moderate length.
+        # The curvature is still unknown, so the first step has a moderate length.
         step = step / max(1.0, length(here.gradient))
     # On a plateau both gradient and Hessian vanish and their quotient means nothing.
     longest = 10 * (1 + length(theta))

@@ -2,10 +2,10 @@
 
     R(b, b0) = sum_i w_i l(y_i, x_i.b + b0) / sum_i w_i + (l2/2) |b|^2
 
-in the standardised features x of `Columns`. Solvers know rows by these sums alone (`SummedRows`).
-Sums of parts add up to those of the whole: an array, a series of batches and a cluster give the same fit.
-`Sample`, rows in memory, answers many requests (a loss, a penalty and a point) in one read: scores of all of
-them come from one matrix product a block, gradients from another.
+in the standardised features x of `Columns`. Solvers see rows only through these sums (`SummedRows`). Sums of
+parts add up to those of the whole: an array, a series of batches and a cluster give the same fit. `Sample`
+has rows in memory. It answers many requests (a loss, a penalty and a point) in one read. For each block one
+matrix product gives the scores of all requests, and another gives their gradients.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class RiskSums:
     """Sums over rows for one request, in the units of X.
 
     Attributes:
-        weight: Of the weights.
-        value: Of w l.
-        scale: Of w |l'|.
+        weight: The sum of the weights w.
+        value: The sum of w l.
+        scale: The sum of w |l'|.
         product: X'g, (K, d), with g = w l'.
         total: The sum of g, (K,).
         bends: X'hX, X'h and the sum of h for pairs of scores, with h = w l''; empty below order 2.
@@ -131,14 +131,14 @@ class RiskDerivatives:
 
 def evaluate(rows: SummedRows, requests: Sequence[Request]) -> list[RiskDerivatives]:
     """Compute the risk at each of the points, from one round of sums."""
-    # Far from the minimum a sum may overflow; the solver looks at what comes out and steps back.
+    # Far from the minimum a sum may overflow; the solver checks the results and steps back.
     with NumpyOps.guard():
         return [_finish(rows.columns, request, sums) for request, sums in zip(requests, rows.sums(requests))]
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows in memory, labelled 0.0/1.0 for one score a row (`n_scores` = 1), or by class for K logits."""
+    """Rows in memory, labelled 0.0/1.0 for one score per row (`n_scores` = 1), or by class for K logits."""
 
     design: Design
     labels: NDArray[Any]
@@ -254,7 +254,7 @@ class _RequestGroup:
         self.kind = np.dtype(np.float64 if double else np.float32)
         columns, scores = sample.columns, sample.n_scores
         centre, scale = columns.fold()
-        # Standardisation is folded into the coefficients: X itself is read as it is.
+        # Standardisation is folded into the coefficients: X itself is not changed.
         thetas = np.stack([request.theta.reshape(scores, columns.n_columns) for request in requests])
         coef = thetas[:, :, : columns.n_features] * scale
         own = thetas[:, :, -1] if columns.intercept else 0.0
@@ -280,7 +280,7 @@ class _RequestGroup:
         return result
 
     def pieces(self, rows: slice) -> list[slice]:
-        """Return the block as it is, or in halves where its numbers take twice the room."""
+        """Return the block, in halves for float64, which takes twice the memory."""
         if not self.double:
             return [rows]
         middle = (rows.start + rows.stop) // 2
@@ -311,7 +311,7 @@ class _RequestGroup:
                 sums.total += totals[i * k : (i + 1) * k]
 
     def scores(self, block: Any, some: slice, space: Any) -> Any:
-        """Scores of a block for some of the requests, one row a request and score, written into `space`."""
+        """Write the scores of a block for some requests into `space`, one row per request and score."""
         k = self.sample.n_scores
         places = slice(some.start * k, some.stop * k)
         coef = self.coef[places]

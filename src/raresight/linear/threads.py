@@ -51,13 +51,13 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-# Temporaries of so many float64 come from memory that is mapped already: the links of the losses take a third
-# of the time that they take on 300,000 rows at once.
+# Temporaries of this size come from memory that is already mapped. The links of the losses then take a third
+# of the time that they need for 300,000 rows at once.
 _CACHED_ROWS = 1 << 14
 
 
 def cached_blocks(n_rows: int) -> list[slice]:
-    """Slices that cover the rows, each of so few that their temporaries stay in a core's cache."""
+    """Return slices that cover the rows, small enough for their temporaries to stay in a core's cache."""
     return [slice(begin, min(begin + _CACHED_ROWS, n_rows)) for begin in range(0, n_rows, _CACHED_ROWS)]
 
 

@@ -1,8 +1,8 @@
 """The array operations that losses are written in, for PyTorch. Imported only once torch is loaded.
 
-Two forms of the logistic terms stand side by side. Run eagerly, every call is one pass over memory,
-so the fewest calls win. Compiled, all calls fuse into one loop, so the cheapest arithmetic wins: one
-exponential is shared by all terms and short polynomials replace library calls in float32.
+There are two forms of the logistic terms. In eager mode every call is one pass over memory, so the fewest
+calls win. Compiled, all calls fuse into one loop, so the cheapest arithmetic wins. Then all terms share one
+exponential, and short polynomials replace library calls in float32.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ class TorchOps:
     def power_excess(cls, m: Array, x: Array, u: float) -> Array:
         coefficients = power_coefficients(u) if torch.compiler.is_compiling() else ()
         if coefficients and m.dtype == torch.float32:
-            # p^-u = e^(u max(-m, 0)) (1 + e)^u with e = e^-|m|: the second factor less one is a short
+            # p^-u = e^(u max(-m, 0)) (1 + e)^u with e = e^-|m|. The second factor less one is a short
             # polynomial without a constant term, so a small excess keeps its digits.
             e = torch.exp(-m.abs())
             s = e / (2 + e)
             tilt = s * _polynomial(s, coefficients)
             growth = torch.where(m >= 0, 1.0, torch.exp(u * m.abs()))
-            # An infinite growth times a tilt of zero is no number.
+            # An infinite growth times a tilt of zero would be NaN.
             return torch.where(tilt > 0, growth * tilt, 0.0) + (growth - 1)
         return cls.expm1(u * x)
 

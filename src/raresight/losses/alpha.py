@@ -42,9 +42,9 @@ class BoostingLoss(MarginLoss):
     def numbers(self) -> tuple[float, ...]:
         """(u, C, k, g, v, r).
 
-        With V = e^(ux - Cq - k) the damped growth e^(ux - Cq) is g V, and the loss v V - r e^(-Cq). For u > 1
-        k = log u keeps V representable as far as the loss itself, elsewhere k = 0. r = 1/u, and 0 for u = 0,
-        where the loss is e^(-Cq) x.
+        With V = e^(ux - Cq - k) the damped growth e^(ux - Cq) is g V, and the loss is v V - r e^(-Cq). For
+        u > 1, k = log u keeps V representable as far as the loss itself; else k = 0. r is 1/u, and 0 for
+        u = 0, where the loss is e^(-Cq) x.
         """
         u = tuning(self.alpha)
         inverse = 1 / u if u else 0.0
@@ -83,8 +83,8 @@ class BoostingLoss(MarginLoss):
             rest = growth - damped * value
             bend = p * rest + q * (u * growth - damped * (growth - value + rest))
             return value, -ops.saturate(q * rest), ops.finite(q * bend)
-        # Any setting, and a tensor of settings. e^(ux) alone may overflow before the loss does, and for
-        # u < 0 the sum D + E would cancel, so the exponents are added first.
+        # Any setting, and a tensor of settings. The exponents are added first: e^(ux) alone may overflow
+        # before the loss does, and for u < 0 the sum D + E would cancel.
         x = ops.saturate(x)  # or zero times infinity, for u = 0
         t = u * x
         near = damping * (ops.expm1(ops.upper(t, 1.0)) * r + ops.where(u == 0, x, 0.0))

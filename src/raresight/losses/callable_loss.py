@@ -19,12 +19,12 @@ _GRID = np.linspace(-30.0, 30.0, 1201)
 
 
 def from_callable(fn: Callable[[Any, Any], Any], name: str | None = None) -> CallableLoss:
-    """A loss from its value: `fn(z, y)` takes torch tensors of one shape and returns that shape.
+    """Return a loss from its value: `fn(z, y)` takes torch tensors of one shape and returns that shape.
 
-    `y` holds 0.0 and 1.0. Derivatives come from automatic differentiation in float64 (so `torch`
-    must be installed), the link from the derivatives, and the properties from a look at 1201
-    scores between -30 and 30. Everything that takes a loss takes this one. Class logits need a
-    symmetric loss, fn(z, 0) = fn(-z, 1), which then acts on the margin.
+    `y` holds 0.0 and 1.0. Derivatives come from automatic differentiation in float64, which needs
+    `torch`. The link follows from the derivatives, and the properties from 1201 scores between -30
+    and 30. Every function that takes a loss takes this one. Class logits need a symmetric loss,
+    fn(z, 0) = fn(-z, 1), which then acts on the margin.
 
     >>> import torch
     >>> logistic = from_callable(lambda z, y: torch.nn.functional.softplus((1 - 2 * y) * z), name="mine")

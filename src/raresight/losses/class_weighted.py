@@ -18,11 +18,11 @@ __all__ = ["ClassWeighted", "effective_number_weights"]
 
 
 def effective_number_weights(class_counts: Sequence[float] | Any, beta: float = 0.9999) -> tuple[float, ...]:
-    """Class weights by the effective number of samples (Cui et al., 2019), scaled to mean one.
+    """Return class weights by the effective number of samples (Cui et al., 2019), scaled to mean one.
 
         w_y proportional to (1 - beta)/(1 - beta^n_y),   0 <= beta < 1
 
-    beta = 0 weighs every class alike, beta -> 1 by the inverse of its count.
+    beta = 0 gives every class the same weight; beta -> 1 gives it the inverse of its count.
 
     >>> [round(w, 4) for w in effective_number_weights((5000, 50))]
     [0.025, 1.975]
@@ -33,6 +33,7 @@ def effective_number_weights(class_counts: Sequence[float] | Any, beta: float = 
         raise ValueError(f"effective_number_weights: beta must lie in [0, 1), got {beta}")
     if beta == 0:
         return (1.0,) * len(counts)
+    # expm1 keeps the digits of 1 - beta^n, which would cancel for beta near one and small n.
     raw = [(1 - beta) / -math.expm1(n * math.log(beta)) for n in counts]
     mean = sum(raw) / len(raw)
     return tuple(w / mean for w in raw)
@@ -82,6 +83,9 @@ class ClassWeighted(ComposedLoss):
     def n_classes(self) -> int | None:
         return self._classes_with(len(self.weights))
 
+    # The base loss has saturated its own terms, so weights multiply finite numbers. Only the product can
+    # leave the range, and `finite` is needed once more. Inside the base a weight would meet infinities.
+
     def _labelled(self, ops: Ops, z: Array, y: Array, order: int) -> tuple[Array, ...]:
         weight = ops.choose(y, self.weights[1], self.weights[0])
         return tuple(ops.finite(weight * term) for term in self.base._labelled(ops, z, y, order))
@@ -91,6 +95,7 @@ class ClassWeighted(ComposedLoss):
         return tuple(ops.finite(weight * term) for term in self.base._branch(ops, z, label, order))
 
     def _log_slopes(self, ops: Ops, z: Array, label: int) -> tuple[Array, Array]:
+        # A sum of logarithms stays accurate where the slope itself overflows or underflows.
         log_slope, derivative = self.base._log_slopes(ops, z, label)
         return log_slope + math.log(self.weights[label]), derivative
 
@@ -127,6 +132,7 @@ class ClassWeighted(ComposedLoss):
         return ops.finite(weight * self.base._class_hvp(ops, f, y, u))
 
     def _class_expected_hvp(self, ops: Ops, f: Array, shares: Array, u: Array) -> Array:
+        # Weights join the shares: sum_k share_k w_k l(k, f) then costs one pass of the base loss.
         weights = ops.per_class(self.weights, f, ops.class_axis(f))
         return self.base._class_expected_hvp(ops, f, weights * shares, u)
 

@@ -1,9 +1,12 @@
-"""What a loss is: the members every loss has, and the shape rule they share.
+"""The contract of a loss: the members that every loss has, and their shape rule.
 
 An author of a loss writes a `raresight.losses.margin.MarginLoss` and gives it a name, parameters (`param`),
-`phi` and `log_slope`. All else is derived: values and derivatives for scores and class logits, links and
-calibrated probabilities, the start score, the decay index and the limits of the theory, text, torch modules,
-stacks of replicas and the fast passes of boosters and linear solvers.
+`phi` and `log_slope`. These are derived:
+
+- values and derivatives for scores and class logits, and the text of the loss;
+- links, calibrated probabilities and the start score;
+- the decay index and the limits of the theory;
+- torch modules, stacks of replicas, and the fast passes of boosters and linear solvers.
 """
 
 from __future__ import annotations
@@ -73,26 +76,26 @@ class NormalForm:
 class Loss(ABC):
     """A loss l(y, z) of a raw score z: frozen, hashable, comparable, with nothing to fit.
 
-    Shape rule: `y` of the same shape as `z` holds 0/1 labels (binary or multi-label); integer `y`
-    with one axis less than `z` holds class numbers, the class axis being the last in NumPy and
+    Shape rule: `y` of the same shape as `z` holds 0/1 labels (binary or multi-label). Integer `y`
+    with one axis less than `z` holds class numbers. The class axis is the last in NumPy and
     axis 1 in torch. NumPy in, NumPy out; torch in, torch out; float32 stays float32; float16 and
     bfloat16 are computed and returned in float32. Nothing is reduced.
 
     Torch results carry no graph: to train, take the loss as a module of `raresight.nn`, whose gradient
     is the closed form given here.
 
-    A finite score never gives NaN or infinity: a value, gradient or Hessian beyond the range of
-    the floating-point type is returned as the largest finite number of its sign.
+    A finite score never gives NaN or infinity. A value, gradient or Hessian beyond the range of its type
+    becomes the largest finite number of its sign.
     """
 
     name: ClassVar[str]
-    """What `parse` and the command line call it: one lower-case word."""
+    """The name for `parse` and the command line: one lower-case word."""
     formula: ClassVar[str] = ""
     """Of the margin m and p = sigma(m), for tables."""
     aliases: ClassVar[tuple[str, ...]] = ()
-    """What papers call it."""
+    """Other names, as in papers."""
     convexity: ClassVar[str] = ""
-    """When it is convex in the score, for tables. Default: yes or no, as `is_convex` of its example says."""
+    """When it is convex in the score, for tables. Default: yes or no, by `is_convex` of its example."""
     link: ClassVar[str] = "by iteration"
     """The log-odds at a score z, for tables."""
     place: ClassVar[float] = math.inf
@@ -100,7 +103,7 @@ class Loss(ABC):
     search_place: ClassVar[float | None] = None
     """Its place among the losses that a search tries by default. Default: not among them."""
     search_grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
-    """Two parameters with values of which a search of linear models tries every pair, for a map."""
+    """Values of two parameters; a search of linear models tries every pair, for a map."""
     score_form: ClassVar[str] = ""
     """How it is written for a binary score, where that differs from the form for class logits."""
     torch_name: ClassVar[str] = ""
@@ -109,10 +112,10 @@ class Loss(ABC):
     def __post_init__(self) -> None:
         check_parameters(self)
 
-    # ---- what it costs -------------------------------------------------------------------
+    # ---- values and derivatives ----------------------------------------------------------
 
     def value(self, z: Array, y: Array) -> Array:
-        """The loss of each score: l(y, z), elementwise; for class logits, one number a sample."""
+        """The loss of each score: l(y, z), elementwise; for class logits, one number per sample."""
         return self.derivatives(z, y, order=0)[0]
 
     def gradient(self, z: Array, y: Array) -> Array:
@@ -124,7 +127,7 @@ class Loss(ABC):
         problem = self._read(z, y)
         if problem.multiclass:
             raise ValueError(
-                "the Hessian of class logits is a matrix a sample: ask for hessian_diagonal or hessian_matrix"
+                "the Hessian of class logits is one matrix per sample: use hessian_diagonal or hessian_matrix"
             )
         return self._finish(problem, 2)[2]
 
@@ -169,8 +172,8 @@ class Loss(ABC):
     def probability(self, z: Array, *, multiclass: bool | None = None) -> Array:
         """Calibrated probability: sigmoid of `log_odds`, or the posterior over K classes.
 
-        `multiclass=True` reads `z` as class logits; left out, it is true for a loss that was built
-        for more than two classes and false for any other.
+        `multiclass=True` reads `z` as class logits. Default: true for a loss that was built for more than
+        two classes, false for any other.
         """
         if multiclass is None:
             multiclass = not self.takes_score
@@ -213,7 +216,7 @@ class Loss(ABC):
             raise RuntimeError(f"{self}: no logits found whose posterior is {eta}")
         return found
 
-    # ---- what it is ----------------------------------------------------------------------
+    # ---- properties ----------------------------------------------------------------------
 
     @property
     def is_monotone(self) -> bool:
@@ -255,7 +258,7 @@ class Loss(ABC):
         """Whether training is to weigh classes only in its last epochs (LDAM)."""
         return False
 
-    # ---- what it does as the prior vanishes, and as a stack computes it ------------------
+    # ---- tails, and the form for stacks and plans ----------------------------------------
 
     def tail(self) -> Tail | None:
         """How the gradient of a binary score behaves far out; None where it is not known."""
@@ -265,7 +268,7 @@ class Loss(ABC):
         """The loss as numbers for a binary score (outputs = 1) or so many class logits; None without one."""
         return None
 
-    # ---- how it is made ------------------------------------------------------------------
+    # ---- construction --------------------------------------------------------------------
 
     @classmethod
     def example(cls) -> Self:
@@ -295,9 +298,9 @@ class Loss(ABC):
         """
         return cls(**values)
 
-    # ---- what a loss provides ------------------------------------------------------------
-    # Scores come checked, finite and in the precision of the computation; labels as 0.0/1.0. What
-    # goes back is finite, too: a loss that can overflow saturates its own terms.
+    # ---- provided by each loss -----------------------------------------------------------
+    # Scores are checked, finite and in the precision of the computation; labels are 0.0/1.0. Results must
+    # be finite, too: a loss that can overflow saturates its own terms.
 
     @abstractmethod
     def _labelled(self, ops: Ops, z: Array, y: Array, order: int) -> tuple[Array, ...]:
@@ -399,7 +402,7 @@ class Loss(ABC):
 
 
 def _present(a: Array) -> Array:
-    """A NumPy scalar rather than an array without axes."""
+    """Return a NumPy scalar instead of an array without axes."""
     return a if is_tensor(a) else a[()]
 
 
@@ -411,7 +414,7 @@ def _text(value: Any) -> str:
 
 
 class ComposedLoss(Loss):
-    """A loss that changes the scale or the place of a base loss, and so keeps its shape."""
+    """A loss that scales or shifts a base loss, and so keeps its properties."""
 
     base: Loss
 
@@ -432,7 +435,7 @@ class ComposedLoss(Loss):
         return self.base.prefers_deferred_weights
 
     def _check_base(self, n: int, what: str) -> None:
-        """`n` numbers, one a class, must fit the classes of the base loss."""
+        """Check that `n` numbers, one per class, fit the classes of the base loss."""
         owner = type(self).__name__
         if not isinstance(self.base, Loss):
             raise TypeError(f"{owner}: base must be a loss, got {self.base!r}")

@@ -48,7 +48,7 @@ class Focal(MarginLoss):
     @staticmethod
     def phi(ops: Ops, m: Array, order: int, g: Any) -> tuple[Array, ...]:
         x, q = ops.logistic(m)
-        # q^gamma, also where q itself underflows; for gamma = 0 zero times infinity is no number.
+        # q^gamma, also where q itself underflows; for gamma = 0, zero times infinity would be NaN.
         damping = 1.0 if ops.is_zero(g) else ops.exp(-g * ops.softplus(m))
         if order == 0:
             return (damping * x,)

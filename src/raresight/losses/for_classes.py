@@ -16,8 +16,8 @@ __all__ = ["loss_for_classes", "readable_text", "weighted_loss"]
 def loss_for_classes(loss: Loss | str, counts: Any) -> Loss:
     """The loss for classes that occur `counts` times, or an error that says what to pass instead.
 
-    A loss that depends on class counts or a prior must have them: they say what the user wants the loss to
-    know, which need not be what the training rows hold. The error says what those are.
+    A loss that depends on class counts or a prior must be given them, because the user may want other numbers
+    than those of the training rows. The error names those of the training rows.
 
     >>> loss_for_classes("tbl", [990, 10])
     TBL(alpha=0.8, C=0.5)

@@ -24,8 +24,8 @@ _ROUNDING = 2.0**-50
 def invert_increasing(ops: Ops, function: Link, target: Array, start: Array) -> Array:
     """The z with function(z) = target, for every element at once, in float64.
 
-    `function` returns its value and its derivative. Newton's method; every evaluation also tightens
-    a bracket, and a step that would leave it (or that starts on a flat piece) halves it instead.
+    `function` returns its value and its derivative. This is Newton's method with a bracket, which every
+    evaluation tightens. A step that would leave the bracket, or that starts on a flat piece, halves it.
     """
     goals, starts = target.reshape(-1), start.reshape(-1)
     result = ops.full(goals, 0.0)

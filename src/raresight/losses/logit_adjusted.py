@@ -1,4 +1,4 @@
-"""Logit adjustment: any loss, seen from the class prior."""
+"""Logit adjustment: any loss of the score plus tau times the log prior."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LogitAdjusted"]
 
 
 def _prior(prior: Any, name: str, owner: str) -> float | tuple[float, ...]:
-    """P(y=1) as a float, or one prior a class."""
+    """Check P(y=1) as a float, or one prior per class."""
     if getattr(prior, "ndim", None) == 0 or isinstance(prior, (int, float)):
         single = number(prior, name, owner)
         if not 0 < single < 1:
@@ -33,8 +33,8 @@ class LogitAdjusted(ComposedLoss):
     """Logit adjustment (Menon et al., 2021) of any loss: the base loss of logits plus tau log prior.
 
     Binary score: base(z + tau log rho), rho = prior/(1 - prior), with `prior` = P(y=1) a float.
-    Class logits: base(f + tau log prior), with one prior a class. With tau = 1 the raw scores rank
-    classes as if they were equally frequent; `probability` stays the calibrated one.
+    Class logits: base(f + tau log prior), with one prior per class. With tau = 1 the raw scores rank
+    classes as if they were equally frequent. `probability` stays calibrated.
 
     >>> from raresight.losses import CrossEntropy
     >>> LogitAdjusted(CrossEntropy(), prior=0.5).value([0.0], [1]).round(6).tolist()
@@ -76,7 +76,11 @@ class LogitAdjusted(ComposedLoss):
     def shift(self) -> float:
         """tau log rho, which is added to a binary score."""
         negative, positive = self.class_priors
+        # Two logarithms, because the quotient of tiny priors may overflow.
         return self.tau * (math.log(positive) - math.log(negative))
+
+    # `finite` after each shift: the largest score plus a shift may be infinite, and infinity less infinity in
+    # the base loss would be NaN.
 
     def _labelled(self, ops: Ops, z: Array, y: Array, order: int) -> tuple[Array, ...]:
         return self.base._labelled(ops, ops.finite(z + self.shift), y, order)
@@ -123,7 +127,8 @@ class LogitAdjusted(ComposedLoss):
         return None if base is None else base.shifted(self._shifts(outputs))
 
     def _shifts(self, outputs: int) -> tuple[float, ...]:
-        """What is added to the score under either label, or to each of K logits."""
+        """Return the numbers added to the score under either label, or to each of K logits."""
+        # A binary score is one number, so both labels see the same shift; the margin turns its sign.
         if outputs == 1:
             return self.shift, self.shift
         return tuple(self.tau * math.log(prior) for prior in self.class_priors)

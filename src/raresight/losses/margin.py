@@ -1,18 +1,17 @@
 """Losses that are one function phi of the margin: nearly all of them.
 
 Binary score: the margin is m = z for a positive and -z for a negative, l(y, z) = phi(m). Class
-logits: m = f_y - logsumexp of the other logits, so that p_y = sigma(m) and any loss of p_y is a
-phi(m) again; with w = softmax of the other logits,
+logits: m = f_y - logsumexp of the other logits. Then p_y = sigma(m), and any loss of p_y is a phi(m)
+again. With w = softmax of the other logits,
 
     dl/df_y = phi'(m),    dl/df_j = -phi'(m) w_j,
     Hessian = phi''(m) v v' - phi'(m) (diag w - w w'),    v = e_y - w.
 
-Nothing is lost to cancellation, two logits (0, z) give the binary loss, and since phi' <= 0 the
-K-class loss is convex exactly when the binary one is.
+Nothing is lost to cancellation, and two logits (0, z) give the binary loss. Since phi' <= 0, the K-class
+loss is convex exactly when the binary one is.
 
-Label-dependent losses (vector scaling, LDAM) put an affine map in front of phi: the margin of
-label y becomes scale_y m - offset_y, and class logits become scales * f + shifts, less margin_y at
-the label.
+Label-dependent losses (vector scaling, LDAM) put an affine map in front of phi. The margin of label y
+becomes scale_y m - offset_y. Class logits become scales * f + shifts, less margin_y at the label.
 """
 
 from __future__ import annotations
@@ -356,8 +355,8 @@ def log_normalise(ops: Ops, log_weight: Array, axis: int) -> Array:
 def sum_of_others(ops: Ops, terms: Array, axis: int) -> Array:
     """For each class the sum of the terms of the others.
 
-    The sum of all less the own term loses its digits where one term outweighs the others, for that term: it
-    is left out of the sum instead. A margin of LDAM makes a term a million times the others.
+    The sum of all less the own term loses its digits for a term that outweighs the others. Such a term is
+    left out of the sum instead. A margin of LDAM makes a term a million times the others.
     """
     size = ops.where(terms < 0, -terms, terms)
     largest = size >= ops.max(size, axis)

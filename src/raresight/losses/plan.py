@@ -1,13 +1,12 @@
 """Plans: the derivatives of a loss for blocks of scores in the fewest NumPy calls.
 
-A booster and a linear solver ask for the derivatives of millions of scores, round after round. Written
-against arrays, phi makes a new array at every step and looks for overflow at every second one. Here phi is
-traced once on a symbolic margin; what occurs twice is kept once; and the steps are replayed in place on
-blocks that stay in a core's cache. In float32 and one thread that takes 0.6 to 0.8 of the time (see
-`benchmarks/results/plans.csv`).
+A booster and a linear solver need the derivatives of millions of scores in every round. On arrays, phi makes
+a new array at every step and checks for overflow at every second one. Here phi is traced once on a symbolic
+margin, and equal subexpressions are kept once. The steps are then replayed in place on blocks that stay in a
+core's cache. In float32 and one thread this takes 0.6 to 0.8 of the time (`benchmarks/results/plans.csv`).
 
-A block whose margins are not of ordinary size, or whose results are not finite, is not done by the plan: the
-caller takes the safe operations of the loss for it. So a plan may leave out what only extreme margins need.
+A plan refuses a block with extreme margins or results that are not finite. The caller then uses the safe
+operations of the loss for it. So a plan may omit the steps that only extreme margins need.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from .contract import Loss, NormalForm
 
 __all__ = ["BlockOps", "LabelMap", "Plan", "plan_of"]
 
-# e^80 and its reciprocal are float32 numbers with room to spare, e^700 and its own are float64 numbers:
-# margins within need no branch on their sign.
+# e^80 and its reciprocal are well within the range of float32, and e^700 within that of float64. So margins
+# up to these need no branch on their sign.
 _ORDINARY: dict[np.dtype[Any], float] = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 700.0}
 
 
@@ -192,9 +191,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _FUNCTIONS["minimum"] = lambda a, limit, result: np.minimum(a, limit, out=result)
 
 
-# One NumPy call: the function, the places of its arguments (the second is -1 for a function of one), and the
-# place of its result, in a list of the rows of the scratch space with the numbers behind them. Plain tuples,
-# because they are taken apart once for every block and step.
+# One NumPy call: the function, the places of its arguments, and the place of its result. The second argument
+# is -1 for a function of one. Places are in a list of the rows of the scratch space, followed by the numbers.
+# Plain tuples, because each block unpacks them at every step.
 _Step = tuple[Callable[..., Any], int, int, int]
 
 
@@ -440,6 +439,6 @@ class BlockOps(NumpyOps):
 
 
 def _are_ordinary(m: Array) -> bool:
-    """Two reductions, which are cheaper than the absolute values of a block; false for NaN, too."""
+    """Return whether all margins are ordinary; false for NaN. Two reductions are cheaper than |m|."""
     limit = _ORDINARY.get(m.dtype)
     return limit is not None and bool(m.max() < limit) and bool(m.min() > -limit)

@@ -56,8 +56,8 @@ class Poly(MarginLoss):
 
             phi = c x + d q + f (x - q),   -phi' = q (c + d p + f q),   phi'' = p q (a + b_p p + b_q q),
 
-        of which none loses digits: f is not zero where x and epsilon q would cancel, and a + b_p p + b_q q
-        is 1 + epsilon (p - q) written so that what nearly vanishes is not a difference.
+        None of these loses digits. f is not zero where x and epsilon q would cancel. a + b_p p + b_q q is
+        1 + epsilon (p - q), written so that a nearly vanishing number is not a difference.
         """
         e = self.epsilon
         bend = (1 - e, 2 * e, 0.0) if e >= 0 else (1 + e, 0.0, -2 * e)

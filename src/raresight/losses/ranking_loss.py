@@ -1,8 +1,8 @@
 """Ranking losses: the sibling of losses of one row, for objectives that compare rows with each other.
 
-A `raresight.losses.Loss` has a value for each row. A ranking loss has one value for all rows of a batch: it
-sees positives beside negatives, it may keep a state from batch to batch, and it has no link. Its scores rank;
-to get a probability from them, calibrate them on other rows.
+A `raresight.losses.Loss` has a value for each row. A ranking loss has one value for all rows of a batch. It
+compares positives with negatives, it may keep a state from batch to batch, and it has no link. Its scores
+rank; to get a probability from them, calibrate them on other rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _LARGEST = {8: 1e100, 4: 1e12}
 
 @dataclass(frozen=True)
 class RankingTerms:
-    """What a ranking loss says of one batch.
+    """Value, gradient and state of a ranking loss for one batch.
 
     Attributes:
         value: The loss of the batch, one number.
-        gradient: Its derivative by each score.
-        state: What to hand in with the next batch; None where there is nothing to remember.
+        gradient: The derivative of the value by each score.
+        state: The `state` argument of the next batch; None if the loss has no state.
     """
 
     value: Array
@@ -59,13 +59,13 @@ class RankingLoss(ABC):
     def terms(
         self, scores: Array, labels: Array, *, weights: Array | None = None, state: Any = None
     ) -> RankingTerms:
-        """Value, gradient and the next state of a batch.
+        """Return value, gradient and next state of a batch.
 
         Args:
             scores: (n,) raw scores, NumPy or torch.
             labels: (n,) of 0 and 1, with at least one of each.
-            weights: (n,) of the rows, not negative. Default: one each.
-            state: What the batch before left. Default: the batch stands alone.
+            weights: (n,) of the rows, not negative. Default: 1.
+            state: `state` of the batch before. Default: None, no batch before.
 
         Raises:
             ValueError: Shapes differ, a class is missing, or a weight is negative.
@@ -94,8 +94,8 @@ class RankingLoss(ABC):
     def log_odds(self, z: Array) -> NoReturn:
         """Refuse: a ranking loss has no link."""
         raise TypeError(
-            f"{self} ranks rows and has no link from scores to probabilities: calibrate the scores on rows "
-            "that it was not trained on, for example by logistic regression on the score"
+            f"{self} ranks rows and has no link from scores to probabilities. Calibrate the scores on other "
+            "rows, for example by logistic regression on the score"
         )
 
     probability = log_odds
@@ -145,7 +145,7 @@ class PartialAUC(RankingLoss):
         positives, negatives = positives - centre, negatives - centre
         total = own.sum() * mass
         value, by_negative = _hinges(ops, negatives + self.margin, part, positives, own)
-        # The same pairs seen from the positives: reflected, they are the higher side.
+        # The same pairs by positive: with the signs of all scores turned, positives are the higher side.
         _, by_positive = _hinges(ops, self.margin - positives, own, -negatives, part)
         gradient = z * 0
         gradient[~is_positive] = by_negative / total
@@ -154,7 +154,7 @@ class PartialAUC(RankingLoss):
 
 
 def _top_share(ops: Ops, z: Array, w: Array, mass: Array) -> tuple[Array, Array]:
-    """How much of each weight lies in the highest scores of this mass, and the lowest score there."""
+    """Return the part of each weight within the highest scores of this mass, and the lowest score there."""
     order = ops.order(-z)
     own = w[order]
     left = (mass - ops.prefix_sums(own)[:-1]).clip(0)
@@ -164,10 +164,10 @@ def _top_share(ops: Ops, z: Array, w: Array, mass: Array) -> tuple[Array, Array]
 
 
 def _hinges(ops: Ops, upper: Array, w_upper: Array, lower: Array, w_lower: Array) -> tuple[Array, Array]:
-    """sum_jk w_j w_k max(0, u_j - l_k)^2, and its derivative by each u_j."""
+    """Return sum_jk w_j w_k max(0, u_j - l_k)^2, and its derivative by each u_j."""
     order = ops.order(lower)
     lower, w_lower = lower[order], w_lower[order]
-    # Below u_j lie the first so many of l; sums of w, w l and w l^2 over them give their squares.
+    # Scores below u_j are a prefix of the sorted l. Prefix sums of w, w l and w l^2 give the sum of squares.
     count = ops.count_below(lower, upper)
     one, first, second = (ops.prefix_sums(w_lower * lower**power)[count] for power in range(3))
     value = w_upper * (one * upper * upper - 2 * upper * first + second)

@@ -1,8 +1,8 @@
-"""Which losses there are, and losses as text: `tbl(alpha=0.8,C=0.5)`, on the command line and in files.
+"""The registered losses, and losses as text: `tbl(alpha=0.8,C=0.5)`, on the command line and in files.
 
-A loss is known once its class has been registered. Those of this package are found by themselves, every
-module in it; those of other packages by the decorator `register`, or by an entry point of the group
-`raresight.losses` whose value is the class, which is loaded when losses are listed or a name is not known:
+A loss is known once its class is registered. Every module of this package is loaded, so its losses are found
+automatically. Other packages use the decorator `register`, or an entry point of the group `raresight.losses`
+whose value is the class. Entry points are loaded when losses are listed or a name is unknown:
 
     [project.entry-points."raresight.losses"]
     mine = "my_package.losses:MyLoss"
@@ -221,7 +221,7 @@ def _find(name: str, text: str) -> type[Loss] | type[RankingLoss]:
         _load_entry_points()
         kind = _KINDS.get(name.lower()) or _RANKING_KINDS.get(name.lower())
     if kind is None:
-        # What papers call it, or a slip of the pen.
+        # A name from a paper, or a typing error.
         meant = [own.name for own in _KINDS.values() if name.lower() in own.aliases]
         near = meant or difflib.get_close_matches(name.lower(), _KINDS, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""

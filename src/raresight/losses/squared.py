@@ -19,8 +19,8 @@ class Squared(MarginLoss):
     """Squared loss through the sigmoid: l = (1 - p_y)^2.
 
     Bounded, not convex in the score (p_y < 1/3), proper: its link is the identity. For K classes it
-    is half the Brier score, (1/2) sum_k (p_k - 1{k=y})^2: the same for two classes, and proper for
-    more, which the square of 1 - p_y alone would not be.
+    is half the Brier score, (1/2) sum_k (p_k - 1{k=y})^2. That is the same for two classes, and proper for
+    more. The square of 1 - p_y alone would not be proper for more.
 
     >>> Squared().value([0.0, 2.0], [1, 0]).round(6).tolist()
     [0.25, 0.775803]

@@ -1,13 +1,13 @@
-"""The best constant score, from which every fit starts, and how curved the loss is there.
+"""The best constant score, from which every fit starts, and the curvature of the loss there.
 
 With class shares pi (weighted), the loss-optimal constant z* minimises sum_k pi_k l(k, z). For a binary score
 it is z* = link(log(pi/(1 - pi))). The curvature at the start is the mean second derivative of a row,
 
     h* = sum_k pi_k l''(k, z*),
 
-pi (1 - pi) for cross entropy. In general h* = pi |l'(1, z*)| lambda'(z*), where lambda is the inverse link:
-so h*/(pi (1 - pi)), the curvature relative to that of cross entropy, is the pull of one positive row times
-the log-odds in one unit of the score. Whatever is measured in units of the Hessian scales with it.
+pi (1 - pi) for cross entropy. In general h* = pi |l'(1, z*)| lambda'(z*), where lambda is the inverse link.
+So h*/(pi (1 - pi)) is the curvature relative to cross entropy. It is the pull of one positive row times the
+log-odds per unit of the score. Limits in units of the Hessian scale with it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["Start", "constant_score", "constant_scores", "refuse_nan", "start_of
 
 
 def constant_scores(loss: Loss, shares: Any, *, array: Callable[[list[float]], Any] = np.array) -> Array:
-    """The scores that minimise the risk of classes with these shares, whatever the features.
+    """Return the scores that minimise the risk of classes with these shares, without features.
 
     Args:
         loss: The loss.
         shares: P(y=1) as one number or `(1 - prior, prior)`, or K class shares.
-        array: What makes an array of log-odds. With tensors a link needs PyTorch alone, where the same for
-            NumPy may need SciPy.
+        array: Constructor of the array of log-odds. A link needs only PyTorch for tensors, but may need SciPy
+            for NumPy.
 
     Returns:
         One number in an array, or K logits.
@@ -60,7 +60,7 @@ def constant_scores(loss: Loss, shares: Any, *, array: Callable[[list[float]], A
 
 
 def constant_score(loss: Loss, log_odds: float) -> float:
-    """The best score that ignores the features at these log-odds: rho l'(1, b) + l'(0, b) = 0.
+    """Return the best constant score at these log-odds: rho l'(1, b) + l'(0, b) = 0.
 
     Raises:
         RuntimeError: No score balances the classes.
@@ -70,7 +70,7 @@ def constant_score(loss: Loss, log_odds: float) -> float:
     except RuntimeError:  # the link of a loss that is not monotone exists on an interval only
         score = math.nan
     if math.isfinite(score):
-        # A loss from outside may have a link that does not fit its derivatives; those decide.
+        # The link of a loss from outside may contradict its derivatives. The derivatives decide.
         negative, positive = _weighted_slopes(loss, score, log_odds)
         if abs(negative + positive) <= 1e-6 * (abs(negative) + abs(positive)):
             return score
@@ -78,18 +78,18 @@ def constant_score(loss: Loss, log_odds: float) -> float:
 
 
 def refuse_nan(loss: Loss, z: Array, labels: Array, total: Array) -> None:
-    """An error that names the first score at which the loss or a derivative of it is not a number."""
+    """Raise an error that names the first score at which the loss or a derivative is NaN."""
     missing = np.isnan(total)
     if missing.any():
         where = int(np.argmax(missing))
         raise ValueError(
-            f"{loss} or a derivative of it is NaN at z = {z[where]:.6g}, y = {int(labels[where])}; write it "
+            f"{loss} or a derivative of it is NaN at z = {z[where]:.6g}, y = {int(labels[where])}. Write it "
             "so that large scores do not overflow (softplus or logsigmoid, not the log of a probability)"
         )
 
 
 def _weighted_slopes(loss: Loss, score: float, log_odds: float) -> tuple[float, float]:
-    """l'(0, score) and rho l'(1, score)."""
+    """Return l'(0, score) and rho l'(1, score)."""
     z = np.array([score])
     slopes = []
     with NumpyOps.guard():
@@ -101,7 +101,7 @@ def _weighted_slopes(loss: Loss, score: float, log_odds: float) -> tuple[float, 
 
 
 def _bisect(slope: Callable[[float], float], name: str, log_odds: float) -> float:
-    """Where an increasing slope passes zero."""
+    """Return the point at which an increasing slope is zero."""
     reach = 1.0
     while not (slope(-reach) < 0 < slope(reach)):
         reach *= 2
@@ -123,10 +123,15 @@ def _bisect(slope: Callable[[float], float], name: str, log_odds: float) -> floa
 class Start:
     """The loss-optimal constant for given class shares.
 
-    `scores` holds one number for a binary score and K for class logits; `curvature` is the mean second
-    derivative of a row there; `relative_curvature` that divided by the same of cross entropy; and
-    `log_odds_slope` how many log-odds one unit of the score is worth, to first order. For class logits the
-    last three are those of the rarest class: it is the one that limits on the Hessian could starve.
+    For class logits the last three attributes are those of the rarest class, because limits on the Hessian
+    affect it most.
+
+    Attributes:
+        scores: One number for a binary score, K for class logits.
+        shares: The class shares.
+        curvature: The mean second derivative of a row at the constant.
+        relative_curvature: `curvature` divided by that of cross entropy.
+        log_odds_slope: Log-odds per unit of the score, to first order.
     """
 
     scores: tuple[float, ...]
@@ -137,7 +142,7 @@ class Start:
 
 
 def start_of(loss: Loss, shares: Any) -> Start:
-    """The start for class shares that sum to one: `(1 - prior, prior)`, or K of them.
+    """Return the start for class shares that sum to one: `(1 - prior, prior)`, or K of them.
 
     >>> from raresight.losses import parse
     >>> start = start_of(parse("crossentropy"), (0.99, 0.01))

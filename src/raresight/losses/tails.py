@@ -1,12 +1,12 @@
-"""What a loss does far out: the tails on which its behaviour at a vanishing prior rests.
+"""The tails of a loss, which decide its behaviour at a vanishing prior.
 
-As the prior falls, scores go to minus infinity, and only the tails of the loss there count:
+As the prior falls, scores go to minus infinity, and only the tails of the loss there matter:
 
     -l'(1, z) ~ a e^(-u z),    l'(0, z) ~ c e^(k z)      as z -> -infinity.
 
-u is positive where the pull of a missed positive grows without bound (alpha < 1), zero where it is constant
-(cross entropy), negative where it vanishes (squared). From these four numbers follow the decay index k/(k +
-u), the leading term of the Bayes risk and the limit of linear rules.
+u is positive if the pull of a missed positive grows without bound (alpha < 1). It is zero if the pull is
+constant (cross entropy), and negative if it vanishes (squared). From these four numbers follow the decay
+index k/(k + u), the leading term of the Bayes risk and the limit of linear rules.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Tail:
         decay: k, how fast the pull of a negative vanishes.
         log_pull: log a.
         log_push: log c.
-        shift: What is added to the score before the loss sees it (logit adjustment). a and c are without it.
-        log_weights: Logarithms of the weights of (negatives, positives). a and c are without them.
-        is_gaussian: The pull of a negative vanishes like a Gaussian density instead, and `decay` says nothing
-            (the erf loss).
+        shift: Added to the score before the loss (logit adjustment). a and c do not include it.
+        log_weights: Logarithms of the weights of (negatives, positives). a and c do not include them.
+        is_gaussian: The pull of a negative vanishes like a Gaussian density, and `decay` has no meaning (the
+            erf loss).
     """
 
     growth: float
@@ -57,12 +57,12 @@ class Tail:
 
     @property
     def log_ratio(self) -> float:
-        """log(a/c), weights included and the shift not."""
+        """log(a/c) with the weights, without the shift."""
         negative, positive = self.log_weights
         return self.log_pull + positive - self.log_push - negative
 
     def shifted(self, shift: float) -> Tail:
-        """The tail of l(y, z + shift)."""
+        """Return the tail of l(y, z + shift)."""
         return replace(self, shift=self.shift + shift)
 
     def mapped(self, negative: tuple[float, float], positive: tuple[float, float]) -> Tail:
@@ -77,18 +77,18 @@ class Tail:
         )
 
     def weighted(self, negative: float, positive: float) -> Tail:
-        """The tail of the loss with class weights."""
+        """Return the tail of the loss with class weights."""
         own = self.log_weights
         return replace(self, log_weights=(own[0] + math.log(negative), own[1] + math.log(positive)))
 
     def risk_factors(self) -> tuple[float, float]:
-        """(K, beta) of the leading Bayes risk at small odds x.
+        """Return (K, beta) of the leading Bayes risk at small odds x.
 
         u > 0: K x^beta, beta = k/(k + u) < 1, K = a (1/u + 1/k) (a/c)^(-u/(u + k)).
         u = 0: K x log(1/x), beta = 1, K = a/k.
 
-        From stationarity, x a e^(-u z) = c e^(k z): with e^z = (x a/c)^(1/(u + k)) the risk
-        x (a/u) e^(-u z) + (c/k) e^(k z) is x a e^(-u z) (1/u + 1/k). The shift cancels.
+        Stationarity is x a e^(-u z) = c e^(k z), so e^z = (x a/c)^(1/(u + k)). The risk
+        x (a/u) e^(-u z) + (c/k) e^(k z) is then x a e^(-u z) (1/u + 1/k). The shift cancels.
         """
         log_pull = self.log_pull + self.log_weights[1]
         u, k = self.growth, self.decay
@@ -97,13 +97,13 @@ class Tail:
         return math.exp(log_pull - u / (u + k) * self.log_ratio) * (1 / u + 1 / k), self.index
 
 
-# Margins at which an exponential tail has long been one, and its logarithm still has ten digits after the
+# At these margins an exponential tail is exact to rounding, and its logarithm still has ten digits after the
 # point.
 _FAR = np.array([1e4, 2e4])
 
 
 def read_tail(log_slope: Callable[[Any], tuple[Any, Any]]) -> Tail | None:
-    """The tail of phi from log(-phi') and its derivative; None where it is not exponential far out."""
+    """Return the tail of phi from log(-phi') and its derivative; None if it is not exponential."""
     with np.errstate(all="ignore"):
         pull, pull_slope = (np.asarray(term, dtype=np.float64) for term in log_slope(-_FAR))
         push, push_slope = (np.asarray(term, dtype=np.float64) for term in log_slope(_FAR))

@@ -3,9 +3,9 @@
 With u = 1/alpha - 1 and r(p) = (1 - p^u)/u, TBL is
 
 * monotone iff C <= alpha^(1/(alpha-1)) for alpha <= 1: C p r(p) must not pass 1;
-* uniquely minimised, for every risk, iff the link's slope is positive at every p; from alpha = 1/2 up the
-  binding point is p = 1/2, which gives C < 2 (1 - sqrt(1 - D (1+u)))/D with D = (1 - 2^-u)/u;
-* convex iff, for every p, C is at most the smaller root of the quadratic
+* uniquely minimised, for every risk, iff the link's slope is positive at every p. For alpha >= 1/2 the
+  binding point is p = 1/2. That gives C < 2 (1 - sqrt(1 - D (1+u)))/D with D = (1 - 2^-u)/u;
+* convex iff C is at most the smaller root of this quadratic for every p:
   p^2 q r C^2 + (p (q-p) r - 2 p q) C + p + u q.
 """
 
@@ -38,10 +38,10 @@ class TBL(BoostingLoss):
 
         l = e^(-C q) (p_y^-u - 1)/u,    q = 1 - p_y,  u = 1/alpha - 1
 
-    C = 0 is the alpha loss. Convex exactly for C <= C_conv(alpha) (a warning above it) and with one
-    minimiser for every risk exactly for C < C_uniq(alpha) (refused from there on); every C <= 1.28
-    is convex for every alpha <= 1. As z -> -inf, C multiplies the gradient by e^-C and changes
-    nothing else: badly misclassified points keep an unbounded influence when alpha < 1.
+    C = 0 is the alpha loss. It is convex exactly for C <= C_conv(alpha), with a warning above. Every
+    risk has one minimiser exactly for C < C_uniq(alpha); other C are refused. Every C <= 1.28 is convex
+    for every alpha <= 1. As z -> -inf, C multiplies the gradient by e^-C and changes nothing else. So
+    badly misclassified points have an unbounded influence when alpha < 1.
 
     Saturates at the largest finite number once u (-log p_y) passes the logarithm of that number.
 

@@ -1,4 +1,4 @@
-"""Checks that the functions of the theory share, and the branches of a loss, checked."""
+"""Shared checks of the theory's functions, and the checked branches of a loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAR = np.array([-500.0, 0.0, 500.0])
 
 
 def check_loss(loss: Loss, what: str) -> None:
-    """A loss of a binary score, every risk of which has one minimiser; `what` needs it."""
+    """Refuse a loss that has no binary score or no unique minimiser; the error names `what`."""
     if not isinstance(loss, Loss):
         raise TypeError(f"{what}: loss must be a loss of raresight.losses, got {loss!r}")
     if not loss.takes_score:
@@ -31,7 +31,7 @@ def check_loss(loss: Loss, what: str) -> None:
 
 
 def check_risk_loss(loss: Loss, what: str) -> None:
-    """The same, and the least value is zero: the information of a risk is measured from there."""
+    """Check the loss, and that its least value is zero, from which information is measured."""
     check_loss(loss, what)
     # At +-500 a loss with a link has reached its infimum to the last digit; a constant added to it would be
     # counted as risk.

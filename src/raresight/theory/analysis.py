@@ -1,4 +1,4 @@
-"""One loss at one prior, summed up: what `raresight analyze` shows."""
+"""Summary of one loss at one prior, as `raresight analyze` shows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFERENCE = GaussianExperiment(1.0)
 
 @dataclass(frozen=True)
 class LossAnalysis:
-    """What a loss does at a prior. Numbers are None where the loss breaks the theory's assumptions."""
+    """Figures of a loss at a prior; None where the loss breaks the theory's assumptions."""
 
     loss: str
     prior: float

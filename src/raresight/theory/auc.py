@@ -53,8 +53,8 @@ def best_linear_auc(minority: GaussianMixture, majority: GaussianMixture) -> Bes
     """Return the best AUC that any linear score has, and its direction.
 
     For single Gaussians w is proportional to (S+ + S-)^-1 (mu+ - mu-), the alpha = 1/2 rule. Mixtures
-    may have several local maxima: Newton's method starts from the best direction of every pair of
-    clusters, from that of the totals, and from 16 fixed random ones.
+    may have several local maxima. Newton's method starts from the best direction of every pair of
+    clusters, from that of the totals, and from 16 fixed random directions.
 
     >>> minority, majority = (GaussianMixture([1.0], [[m, 0.0]], [np.eye(2)]) for m in (2.0, 0.0))
     >>> best = best_linear_auc(minority, majority)
@@ -71,7 +71,7 @@ def best_linear_auc(minority: GaussianMixture, majority: GaussianMixture) -> Bes
 
 
 def _pairs(minority: GaussianMixture, majority: GaussianMixture) -> tuple[Floats, Floats, Floats]:
-    """Weight, difference of means and sum of covariances of every pair of clusters."""
+    """Return weight, difference of means and sum of covariances of every pair of clusters."""
     dim = minority.dim
     weights = np.outer(minority.weights, majority.weights).ravel()
     shifts = (minority.means[:, None] - majority.means).reshape(-1, dim)
@@ -82,8 +82,8 @@ def _pairs(minority: GaussianMixture, majority: GaussianMixture) -> tuple[Floats
 class _AucRisk:
     """1 - AUC of a direction, computed without cancellation, with exact derivatives.
 
-    It does not depend on |w|, so its Hessian is singular along w; curvature added there leaves
-    Newton's steps as they are, since the gradient has no part along w.
+    It does not depend on |w|, so its Hessian is singular along w. Curvature is added there. That does not
+    change Newton's steps, because the gradient has no part along w.
     """
 
     def __init__(self, minority: GaussianMixture, majority: GaussianMixture) -> None:

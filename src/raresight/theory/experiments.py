@@ -1,9 +1,9 @@
 """Experiments: a pair of distributions, P of the features of positives and Q of negatives.
 
-All that matters of an experiment is the likelihood ratio T = dP/dQ under both: the masses of P and
-Q beyond every level of log T (`Ratios`). A discrete pair, or the ROC curve of a model, has finitely
-many atoms of log T; a Gaussian pair has closed forms; for any other continuous pair the atoms are the
-nodes of a quadrature rule, for which the same integrals are exact to rounding.
+Only the likelihood ratio T = dP/dQ under both matters: the masses of P and Q beyond every level of log T
+(`Ratios`). A discrete pair, or the ROC curve of a model, has finitely many atoms of log T. A Gaussian pair
+has closed forms. For any other continuous pair the atoms are the nodes of a quadrature rule, for which the
+same integrals are exact to rounding.
 """
 
 from __future__ import annotations
@@ -131,12 +131,13 @@ class DensityExperiment(AtomicExperiment):
     """Any pair of densities on an interval of the line.
 
     `log_ratio(x)` is log dP/dQ and `log_density(x)` the log density of Q, both on arrays. `support`
-    is the interval; `centre` and `scale` say where on an infinite one the densities live. Heavy
-    tails are welcome: the nodes reach 1e16 scales out, and there `log_density_p`, the log density of
-    P, is needed as well, since log_ratio + log_density has lost its digits (`from_densities` does
-    that). After a change of variable Gauss' rule is used on intervals short enough for log_ratio to
-    change little over each, which suits every loss but one with a nearly flat link (LDAM near even
-    odds: 1e-5 off); both densities must integrate to one by it.
+    is the interval; on an infinite one, `centre` and `scale` give the place of the densities. Tails may be
+    heavy: the nodes reach 1e16 scales out. There log_ratio + log_density has lost its digits, so
+    `log_density_p`, the log density of P, is needed as well (`from_densities` passes it).
+
+    After a change of variable Gauss' rule is used on intervals over which log_ratio changes little. This
+    suits every loss except one with a nearly flat link (LDAM near even odds), for which it is 1e-5 off. Both
+    densities must integrate to one by this rule.
 
     >>> import numpy as np
     >>> pair = DensityExperiment(lambda x: x - 0.5, lambda x: -x * x / 2 - np.log(2 * np.pi) / 2)
@@ -273,13 +274,13 @@ class EmpiricalExperiment(AtomicExperiment):
     def atoms(self) -> Atoms:
         order = np.argsort(-self.y_score, kind="stable")
         scores, labels = self.y_score[order], self.y_true[order]
-        # One point a distinct score; compared, since the difference of two infinities is no number.
+        # One point per distinct score, by comparison: the difference of two infinities would be NaN.
         last = np.append(np.nonzero(scores[1:] != scores[:-1])[0], labels.size - 1)
         hits = np.append(0, np.cumsum(labels)[last])
-        alarms = np.append(0, np.cumsum(~labels)[last])
-        corners = _upper_hull(alarms, hits)
+        false_positives = np.append(0, np.cumsum(~labels)[last])
+        corners = _upper_hull(false_positives, hits)
         p = np.diff(hits[corners]) / hits[-1]
-        q = np.diff(alarms[corners]) / alarms[-1]
+        q = np.diff(false_positives[corners]) / false_positives[-1]
         with np.errstate(divide="ignore"):
             return Atoms.sorted_from(np.log(p) - np.log(q), p, q)
 

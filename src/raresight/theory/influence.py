@@ -63,7 +63,7 @@ def leverage(loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule) -> Floats
 def deletion_effect(
     loss: Loss, X: ArrayLike, y: ArrayLike, rule: LinearRule, leverage_corrected: bool = True
 ) -> Floats:
-    """Return how (w, b) would change if row i were left out, for every row: of shape (n, d+1).
+    """Return how (w, b) would change without row i, for every row: of shape (n, d+1).
 
         theta_{-i} - theta ~ -I_i / n,   leverage-corrected  -I_i / (n (1 - h_i)),
 
@@ -95,14 +95,16 @@ def deletion_effect(
 
 
 def read_sample(X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], Floats]:
-    """Points (n, d), as they are, and labels 0.0/1.0."""
+    """Return points (n, d) in their own type, and labels 0.0/1.0."""
     points, labels = np.asarray(X), np.asarray(y)
     if points.ndim != 2 or points.size == 0:
         raise ValueError(f"X must be a table of n rows and d columns, got shape {points.shape}")
     if points.dtype.kind not in "fiub":
         raise TypeError(f"X must hold real numbers, got dtype {points.dtype}")
     if labels.shape != (points.shape[0],):
-        raise ValueError(f"y of shape {labels.shape} does not fit X of shape {points.shape}: one label a row")
+        raise ValueError(
+            f"y of shape {labels.shape} does not fit X of shape {points.shape}: one label per row is needed"
+        )
     wrong = (labels != 0) & (labels != 1)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -156,7 +158,7 @@ class _Fit:
         return np.asarray(total / self.n)
 
     def _invert(self, hessian: Floats) -> Floats:
-        # Judged with a unit diagonal, so that columns in very different units do not look singular.
+        # Tested with a unit diagonal, so that columns in very different units do not look singular.
         diagonal = np.diag(hessian)
         if not (np.isfinite(hessian).all() and np.all(diagonal > 0)):
             raise ValueError(self._complaint(f"its diagonal is {_short(diagonal)}"))

@@ -2,8 +2,9 @@
 
     Delta L(pi) = L(pi) - E L(eta(X)) = integral of w(s) K(s) ds
 
-with w the loss's weight density at the prior (`weight.py`) and K the regret of the ROC curve,
-P(T > e^s) - e^s Q(T > e^s) for s > 0 and e^s Q(T < e^s) - P(T < e^s) for s < 0.
+Here w is the loss's weight density at the prior (`weight.py`), and K the regret of the ROC curve:
+
+    K(s) = P(T > e^s) - e^s Q(T > e^s) for s > 0,    e^s Q(T < e^s) - P(T < e^s) for s < 0.
 """
 
 from __future__ import annotations
@@ -109,9 +110,9 @@ def _information(loss: Loss, ratios: Ratios, priors: Array) -> tuple[Array, Arra
         with NumpyOps.guard():
             z = loss._score(NumpyOps, weight.log_rho)
             missed = np.exp(np.log(priors) + loss._log_value(NumpyOps, z, 1))
-            alarmed = np.exp(np.log1p(-priors) + loss._log_value(NumpyOps, z, 0))
-        information += ratios.p_alone * missed + ratios.q_alone * alarmed
-        slope += ratios.p_alone * missed - np.exp(weight.log_rho) * ratios.q_alone * alarmed
+            raised = np.exp(np.log1p(-priors) + loss._log_value(NumpyOps, z, 0))
+        information += ratios.p_alone * missed + ratios.q_alone * raised
+        slope += ratios.p_alone * missed - np.exp(weight.log_rho) * ratios.q_alone * raised
     return information, slope
 
 
@@ -159,9 +160,9 @@ def local_index(loss: Loss, rho: Any = None, *, log_rho: Any = None) -> LocalInd
 
         beta = 1 + Phi'(z)/lambda'(z),   c = exp(Phi - (beta - 1) log rho),   Phi = log A - log lambda'
 
-    at the score z of the odds. As rho vanishes beta tends to 1 for every loss whose gradient on
-    positives is bounded (2 for the squared loss) and to alpha for the alpha loss and TBL; at
-    practical odds it can differ much from that limit. `log_rho` serves odds below 1e-300.
+    at the score z of the odds. As rho vanishes, beta tends to alpha for the alpha loss and TBL. It tends to
+    1 for every other loss whose gradient on positives is bounded, and to 2 for the squared loss. At practical
+    odds it can differ much from that limit. `log_rho` serves odds below 1e-300.
 
     >>> from raresight.losses import Alpha
     >>> round(float(local_index(Alpha(0.7), 1e-8).beta), 6)
@@ -181,8 +182,8 @@ def local_index(loss: Loss, rho: Any = None, *, log_rho: Any = None) -> LocalInd
     with NumpyOps.guard():
         z = loss._score(NumpyOps, at)
         phi, link_slope = _phi_and_link_slope(loss, z)
-        # The step is 0.02 in log-odds, whatever a unit of the score is worth: large against the rounding of
-        # Phi, small against every turn of a link.
+        # The step is 0.02 in log-odds, for any scale of the score. It is large against the rounding of Phi
+        # and small against every turn of a link.
         beta = 1 + _derivative(lambda t: _phi_and_link_slope(loss, t)[0], z, 0.02 / link_slope) / link_slope
         c = np.exp(phi - (beta - 1) * at)
     if not np.all(np.isfinite(beta)):

@@ -8,9 +8,9 @@ With the log-MGFs K+ and K- of the two classes, stationarity in w and b becomes
 
     K+'(-u w) = K-'(k w),    (u + k) b = log rho + log(a/c) + K+(-u w) - K-(k w),
 
-the first of which makes v = k w, r = u/k, the minimiser of J(v) = K+(-r v)/r + K-(v) (at r = 0 of
-K-(v) - v.mu+). J is strictly convex for r >= 0; for r < 0 it is a difference of convex functions
-and may fall without limit. The erf loss has a Gaussian tail and a form of its own.
+By the first, v = k w minimises J(v) = K+(-r v)/r + K-(v) with r = u/k (at r = 0: K-(v) - v.mu+). J is
+strictly convex for r >= 0; for r < 0 it is a difference of convex functions and may fall without limit. The
+erf loss has a Gaussian tail and a form of its own.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _need_wide_majority(
         if not _some_form_is_positive_everywhere(forms):
             raise ValueError(
                 f"{loss} has no finite limit here: it needs S- > {size:.4g} S+ in every direction, and "
-                f"component {j} of the minority is too wide; |w| grows without limit as the prior vanishes"
+                f"component {j} of the minority is too wide. |w| grows without limit as the prior vanishes"
             )
 
 

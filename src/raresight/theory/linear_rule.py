@@ -16,10 +16,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, init=False)
 class LinearRule:
-    """A linear score z = w.x + b, and how it was found.
+    """A linear score z = w.x + b, with the record of its minimisation.
 
-    `risk` is the risk that it minimises, `prior` the P(y=1) it was found for, `gradient_norm` the
-    gradient of the risk there relative to the size of the terms that cancel in it.
+    `risk` is the risk at its minimum, and `prior` the P(y=1) of that risk. `gradient_norm` is the gradient of
+    the risk relative to the size of the terms that cancel in it.
 
     >>> rule = LinearRule(w=[0.0, 2.0], b=-1.0)
     >>> rule.score([[5.0, 1.0], [5.0, 0.0]]).tolist()

@@ -57,10 +57,10 @@ def minimise(
     goal: float = 1e-13,
     most_steps: int = 500,
 ) -> LocalMinimum:
-    """Newton's method with a line search.
+    """Minimise by Newton's method with a line search.
 
-    Goes on to a relative gradient of `goal` while steps still halve it, and is content with
-    `tolerance`; the caller looks at `gradient_norm`.
+    It continues to a relative gradient of `goal` while steps still halve it, and accepts `tolerance`. The
+    caller checks the relative gradient.
     """
     point, here = start, evaluate(start)
     idle = 0
@@ -80,7 +80,7 @@ def minimise(
 
 
 def _direction(point: Floats, here: Expansion) -> Floats:
-    """-|H|^-1 g: negative curvature is turned round, so that the step always goes down."""
+    """Return -|H|^-1 g: negative curvature changes its sign, so that the step always goes down."""
     # A few variables: the eigenvectors cost nothing beside an evaluation, and show negative curvature
     # exactly.
     values, vectors = np.linalg.eigh(here.hessian)
@@ -110,8 +110,8 @@ def _line_search(
         usable = math.isfinite(there.value) and bool(np.all(np.isfinite(there.hessian)))
         if usable and there.value <= here.value + 1e-4 * reach * slope:
             return there_point, there
-        # Where the decrease drowns in the rounding of the value (a rare class's share of a bounded
-        # loss does at once), the slope along the step still tells: Hager and Zhang's condition.
+        # The decrease may be below the rounding of the value, as for a rare class's share of a bounded loss.
+        # The slope along the step is still accurate: Hager and Zhang's condition.
         if usable and there.value <= here.value + rounding:
             slope_there = float(there.gradient @ direction)
             if slope_there <= -0.8 * slope:

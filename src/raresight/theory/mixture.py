@@ -155,7 +155,7 @@ def _check_covariance(covariance: Floats, index: int) -> None:
         raise ValueError(
             f"{name} is singular or worse: coordinate {column} has variance {variances[column]:.6g}"
         )
-    # Judged as correlations, so that coordinates in very different units do not look singular.
+    # Tested as correlations, so that coordinates in very different units do not look singular.
     unit = np.sqrt(variances)
     values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
     floor = 1e-13 * len(values)

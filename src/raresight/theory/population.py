@@ -42,12 +42,11 @@ def population_minimiser(
 
         R(w, b) = rho E+ l(1, w.x + b) + E- l(0, w.x + b),   rho = prior/(1 - prior)
 
-    Exact: the score of a component is Gaussian, its expectations are taken by a trapezoid rule that
-    converges faster than any power of its step for a smooth loss (the step is halved until nothing
-    changes), and Newton's method has the exact Hessian. Where a kink in the slope of the loss, or its
-    rounding, does not allow 1e-10, 1e-6 is accepted, and `gradient_norm` says so. The risk of a loss
-    that is not convex may have several minima: the lowest of those found from cross entropy's rules
-    for the whole minority and for each of its clusters counts.
+    The score of a component is Gaussian. A trapezoid rule takes its expectations, with a step that is halved
+    until nothing changes. For a smooth loss it converges faster than any power of the step. Newton's method
+    has the exact Hessian. If a kink in the slope of the loss, or rounding, does not allow 1e-10, 1e-6 is
+    accepted; see `gradient_norm`. The risk of a loss that is not convex may have several minima. Starts are
+    cross entropy's rules for the whole minority and for each of its clusters, and the lowest minimum is kept.
 
     >>> from raresight.losses import Alpha
     >>> minority, majority = (GaussianMixture([1.0], [[m]], [[[1.0]]]) for m in (2.0, 0.0))

@@ -109,9 +109,9 @@ def centred_f_function(loss: Loss, t: Any, prior: Any) -> Any:
         f*(t) = pi t [l(1, z_pi) - l(1, z_t)] + (1 - pi) [l(0, z_pi) - l(0, z_t)]
               = f(t) - f'(1) (t - 1)
 
-    The part of f that is linear in t - 1 has no expectation under Q and carries no information;
-    this is what is left. Computed as the integral of w(s) (t - e^s) over s from 0 to log t, w the
-    loss's weight density at the prior, so that nothing cancels however small the prior.
+    The part of f that is linear in t - 1 has expectation zero under Q, so it carries no information. This
+    is the rest. It is the integral of w(s) (t - e^s) over s from 0 to log t, with w the loss's weight
+    density at the prior. So nothing cancels, however small the prior.
 
     >>> from raresight.losses import Squared
     >>> round(float(centred_f_function(Squared(), 2.0, 0.01) / 0.01**2), 3)

@@ -5,9 +5,9 @@ pi (odds rho) the loss weighs the log-likelihood ratio s by
 
     w(s) = pi A(z) / lambda'(z)   at   lambda(z) = log rho + s.
 
-Every quantity of the theory is an integral of w against something that does not know the loss: the
-centred f-function against t - e^s, statistical information against the ROC curve's regret. w is
-positive and known through its logarithm, so that nothing cancels and no prior is too small.
+Every quantity of the theory is an integral of w against a function that does not depend on the loss. For the
+centred f-function it is t - e^s, for statistical information the regret of the ROC curve. The density is
+positive and computed by its logarithm, so nothing cancels and no prior is too small.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST = 4.0  # of an interval to begin with, in units of s
 _TOLERANCE = 1e-13  # of an interval's error, relative to the whole integral
 _NOISE = 1e-12  # and relative to the interval's own
 _MOST_SPLITS = 60
-_MOST_INTERVALS = 400_000  # to split further than this would be to chase rounding
+_MOST_INTERVALS = 400_000  # beyond this, splitting only chases rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class WeightDensity:
         return log_odds_of(self.priors)
 
     def log(self, s: Array, which: Indices) -> Array:
-        """log w(s) at the prior of index `which`."""
+        """Return log w(s) at the prior of index `which`."""
         ops = NumpyOps
         with ops.guard():
             # w is formed from logarithms: A and the prior underflow long before their product with e^s
@@ -60,8 +60,8 @@ class WeightDensity:
 class Quadrature:
     """Nodes s, the index of the prior that each is for, and w(s) min(1, e^s) ds there.
 
-    Below s = 0 w may overflow while all it is multiplied with falls at least like e^s; that factor
-    is therefore kept with the weight, and kernels are given without it.
+    Below s = 0 w may overflow, while every kernel falls at least like e^s. So the factor e^s is kept with the
+    weight, and kernels are given without it.
     """
 
     s: Array
@@ -79,11 +79,11 @@ class Quadrature:
 
 
 def quadrature(weight: WeightDensity, edges: Array, kernel: Kernel) -> Quadrature:
-    """Gauss' rule for w times `kernel` between the sorted `edges`, at every prior.
+    """Return Gauss' rule for w times `kernel` between the sorted `edges`, at every prior.
 
-    Intervals are halved until two orders of the rule agree, measured by the whole integral. Where
-    the log-odds cross zero every interval is split first, so that the sharp peak which a loss with a
-    nearly flat link has there (LDAM at even odds) does not hide in the middle of one.
+    Intervals are halved until two orders of the rule agree, relative to the whole integral. First, intervals
+    are split where the log-odds cross zero. A loss with a nearly flat link has a sharp peak there (LDAM at
+    even odds), which the nodes of a wide interval could miss.
     """
     fine = _filled(edges)
     n_priors = len(weight.priors)
@@ -100,8 +100,8 @@ def quadrature(weight: WeightDensity, edges: Array, kernel: Kernel) -> Quadratur
     found: list[tuple[Array, Indices, Array]] = []
     settled = np.zeros(n_priors)
     for _ in range(_MOST_SPLITS):
-        # Orders 6 and 10: their difference is the error of the lower one, and so a safe bound of that of the
-        # higher one, which is kept.
+        # The difference of orders 6 and 10 is the error of the lower one. It is a safe bound for the higher
+        # one, which is kept.
         rough_s, _, rough_mass = _apply_rule(weight, low, high, which, 6)
         s, index, mass = _apply_rule(weight, low, high, which, 10)
         rough = (rough_mass * kernel(rough_s)).sum(axis=1)
