@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from raresight.common.atomic_files import (
     hold_folder,
+    regular_file,
     replacing,
     replacing_folder,
     write_file,
@@ -79,6 +84,69 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path):
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
     assert path.read_text() == "old"
+    assert len(os.listdir(tmp_path)) == 2
+    # What a running process writes stays, and so does what belongs to a file with a longer name.
+    others = [f".model.{os.getppid()}.unfinished", ".model.x.999999999.unfinished", ".model.unfinished"]
+    for name in others:
+        (tmp_path / name).write_text("half")
+    write_file(path, "new")
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "model"])
+
+
+def test_a_folder_with_a_longer_name_stays_while_it_is_written(tmp_path):
+    with replacing_folder(tmp_path / "model.new") as other, replacing_folder(tmp_path / "model") as new:
+        (new / "a.txt").write_text("a")
+        assert other.is_dir()
+    assert sorted(os.listdir(tmp_path)) == ["model", "model.new"]
+
+
+def _write_array(path):
+    with path.open("wb") as file:
+        np.save(file, np.zeros(10_000))
+
+
+def _write_parquet(path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"a": np.random.default_rng(0).normal(size=10_000)})
+    parquet.write_table(table, path)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda path: path.write_bytes(bytes(10_000)), _write_array, _write_parquet]
+)
+def test_a_full_disk_leaves_the_old_file_and_is_named(tmp_path, write):
+    path = tmp_path / "scores"
+    path.write_text("old")
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        with pytest.raises(OSError, match=r"scores'") as caught, replacing(path) as aside:
+            write(aside)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.filename == str(path)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["scores"]
+
+
+def test_a_pipe_or_a_device_is_neither_read_nor_replaced(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link, Path("/dev/null")):
+        with pytest.raises(ValueError, match=r"is not a regular file but a (pipe|device)"):
+            regular_file(path)
+    for path in (pipe, link):
+        with pytest.raises(ValueError, match="is not a regular file but a pipe"):
+            write_file(path, "text")
+    assert pipe.is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+    with pytest.raises(ValueError, match="is not a regular file but a folder"):
+        regular_file(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nothing'"):
+        regular_file(tmp_path / "nothing")
 
 
 def test_a_folder_is_held_by_one_process(tmp_path):

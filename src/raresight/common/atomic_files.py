@@ -1,26 +1,29 @@
 """Files that appear whole or not at all, and folders that one process holds.
 
 A file is written beside its place, brought to the disk and renamed. A reader finds the old file or the new
-one, never a part; a full disk or a kill leaves the old one.
+one, never a part; a full disk or a kill leaves the old one. What a killed writer left beside it is removed by
+the next writer of the same file.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
+import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 __all__ = [
     "FolderInUseError",
     "hold_folder",
     "is_running",
     "naming_file",
+    "regular_file",
     "remove_unfinished",
     "replacing",
     "replacing_folder",
@@ -101,10 +104,8 @@ def replacing_folder(target: Path) -> Iterator[Path]:
     that were killed left half done is removed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    for suffix in (_SUFFIX, _REPLACED):
-        for left in target.parent.glob(f".{glob.escape(target.name)}.*{suffix}"):
-            if _is_abandoned(left):
-                shutil.rmtree(left, ignore_errors=True)
+    for left in _leftovers(target):
+        shutil.rmtree(left, ignore_errors=True)
     unfinished = target.with_name(f".{target.name}{_suffix()}")
     try:
         unfinished.mkdir()
@@ -131,9 +132,36 @@ def naming_file(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         named = error.filename is not None and not str(error.filename).endswith(_suffix())
-        if named or error.errno is None:
+        # NumPy gives a short write no number: "600 requested and 41 written".
+        number = errno.ENOSPC if str(error).endswith(" written") else error.errno
+        if named or number is None:
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        # The system's own words: Arrow puts others beside the number.
+        raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def regular_file(path: Path) -> Path:
+    """Return the path; refuse a pipe, a device or a socket there, of which a read may never end.
+
+    Raises:
+        FileNotFoundError: If there is nothing.
+        ValueError: If it is no regular file.
+    """
+    if not path.is_file():
+        if not path.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        _refuse_special(path)
+    return path
+
+
+def _refuse_special(path: Path) -> NoReturn:
+    raise ValueError(f"{path} is not a regular file but a {_kind(path)}: give another path")
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        return "folder"
+    return "pipe" if path.is_fifo() else "socket" if path.is_socket() else "device"
 
 
 @contextmanager
@@ -157,6 +185,8 @@ def hold_folder(folder: Path, activity: str, *, wait: bool = False) -> Iterator[
         raise NotADirectoryError(f"a folder is needed for {activity}, but {folder} is a file")
     while True:
         folder.mkdir(parents=True, exist_ok=True)
+        if (folder / _LOCK).exists():
+            regular_file(folder / _LOCK)
         try:
             file = (folder / _LOCK).open("a")
         except FileNotFoundError:
@@ -197,6 +227,16 @@ def _is_abandoned(left: Path) -> bool:
     return owner.isdigit() and (int(owner) == os.getpid() or not is_running(int(owner)))
 
 
+def _leftovers(target: Path) -> list[Path]:
+    """List what killed writers of this file or folder, and of no other one, have left beside it."""
+    # The name in full: what a running process writes to "scores.csv" is no leftover of "scores".
+    mark = re.compile(re.escape(f".{target.name}.") + rf"\d+({_SUFFIX}|{_REPLACED})")
+    with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
+        names = [entry.name for entry in entries if mark.fullmatch(entry.name)]
+        return [left for left in map(target.with_name, names) if _is_abandoned(left)]
+    return []
+
+
 def is_running(process: int) -> bool:
     """Return whether a process with this number runs, under any user."""
     try:
@@ -218,6 +258,11 @@ def _aside(path: Path) -> Iterator[Path]:
     """Give a hidden name in the same folder, so that the rename does not cross file systems."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file in it")
+    if path.exists() and not path.is_file():
+        _refuse_special(path)  # the rename would put a file in the place of /dev/null
+    for left in _leftovers(path):
+        with contextlib.suppress(OSError):
+            left.unlink()
     aside = path.with_name(f".{path.name}{_suffix()}")
     try:
         yield aside
