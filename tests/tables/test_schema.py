@@ -563,3 +563,101 @@ def test_words_among_few_numbers_are_codes():
         assert (found.kind, found.missing_marks) == ("numeric", tuple(sorted(marks)))
     found = decide("x", pa.array([str(k) for k in range(240)] + ["A"] * 60))
     assert (found.kind, found.missing_marks) == ("numeric", ("A",))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_and_moments_at_the_ends_of_their_range_do_not_wrap_around(unit):
+    counts = [-(2**63) + 2, -(10**13), -1, 0, 1, 10**13, 2**63 - 1] * 20
+    order = np.arange(7)
+    durations = pa.array(counts, pa.int64()).cast(pa.duration(unit))
+    scale = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    found = matrix_of(schema_of(durations), durations)[:7]
+    np.testing.assert_allclose(found, np.array(counts[:7], np.float64) / scale, rtol=1e-7)
+    assert (np.argsort(found) == order).all()
+    for type_ in (pa.timestamp(unit), pa.timestamp(unit, "UTC"), *([pa.date64()] if unit == "ms" else [])):
+        moments = pa.array(counts, pa.int64()).cast(type_)
+        schema = schema_of(moments)
+        days = matrix_of(schema, moments)[:7, 0]
+        assert (np.diff(days) >= 0).all()
+        assert days[0] < -100_000
+        assert days[-1] > 100_000
+        said = "beyond the year 294246" in schema.columns[0].note
+        assert said == (unit != "ns")
+    days = pa.array([-(2**31), 0, 2**31 - 1] * 20, pa.int32()).cast(pa.date32())
+    assert (np.diff(matrix_of(schema_of(days), days)[:3, 0]) > 0).all()
+
+
+def test_whole_numbers_that_float64_cannot_tell_apart_are_not_constant():
+    top, order = 2**64 - 1, np.random.default_rng(0).permutation(N)
+    many, few = [top - int(i) for i in order], [top - int(i) % 5 for i in order]
+    decimals = [decimal.Decimal(10**24 + int(i)) for i in order]
+    for values in (pa.array(many, pa.uint64()), pa.array([str(n) for n in many]), pa.array(decimals)):
+        assert reason_of(values).startswith("identifier")
+    for values in (
+        pa.array(few, pa.uint64()),
+        pa.array([str(n) for n in few]),
+        pa.array([f"{10**24 + int(i) % 5}" for i in order]),
+    ):
+        column = column_of(values)
+        assert (column.kind, len(column.categories)) == ("categorical", 5)
+        assert len(np.unique(matrix_of(schema_of(values), values))) == 5
+    assert reason_of(pa.array([top] * N, pa.uint64())).startswith("constant: always 1.84467440737e+19")
+    assert reason_of(["5", "5.0", "5e0", "+5"] * 50).startswith("constant: always 5")
+    # Far enough apart they are numbers, with a note.
+    for values in (
+        pa.array([int(i) * 2**54 for i in order]),
+        pa.array([str(int(i) * 10**18) for i in order]),
+    ):
+        column = column_of(values)
+        assert (column.kind, "rounded to 16 digits" in column.note) == ("numeric", True)
+
+
+def test_differences_beyond_the_digits_of_float32_are_kept():
+    for values in (1e7 + 0.001 * np.arange(N), 1e3 + 1e-6 * (np.arange(N) % 5)):
+        schema = schema_of(np.random.default_rng(0).permutation(values))
+        assert schema.dtype == np.float64
+        assert len(np.unique(schema.matrix(pa.table({"x": values, "other": values}))[:, 0])) == len(
+            np.unique(values)
+        )
+
+
+@given(
+    values=st.one_of(
+        st.lists(st.integers(-(2**70), 2**70), min_size=2, max_size=30),
+        st.lists(st.integers(0, 3), min_size=2, max_size=30),
+        st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=30),
+        st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=2, max_size=30),
+        st.lists(
+            st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-(10**6), max_value=10**6),
+            min_size=2,
+            max_size=30,
+        ),
+    )
+)
+def test_numbers_that_programs_write_are_read_as_numbers(values):
+    """A CSV file is all text, and the rule for codes must not take a number for one."""
+    import csv
+    import io
+
+    import pandas as pd
+    import polars as pl
+
+    written = io.StringIO()
+    csv.writer(written).writerows([value] for value in values)
+    texts = [written.getvalue().splitlines()]
+    texts.append(pd.DataFrame({"x": values}).to_csv(index=False, header=False).splitlines())
+    if all(isinstance(value, float) or -(2**63) <= value < 2**63 for value in values):
+        texts.append(pl.DataFrame({"x": values}, strict=False).write_csv(include_header=False).splitlines())
+    for text in texts:
+        found = decide("x", pa.array(text))
+        numbers = np.array([float(value) for value in values])
+        if isinstance(found, Dropped):
+            assert found.reason.startswith("constant")
+            assert len(np.unique(numbers)) == 1
+        elif found.kind == "categorical":
+            assert "beyond the 16 digits" in found.note
+            assert len(np.unique(numbers)) < len(set(values))
+        else:
+            assert found.kind == "numeric"
+            schema = schema_of(text)
+            np.testing.assert_allclose(matrix_of(schema, text), numbers, rtol=1e-6, atol=1e-37)

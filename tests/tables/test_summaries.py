@@ -50,6 +50,9 @@ ODD = [
     "99999999999999999999",
 ]
 DRESSED = ["1,5", "1,234", "1,234.5", "1.234,5", "$5", "€7", "12%", "(3)", "1,2,3"]
+BIG = ["18446744073709551615", "18446744073709551614", "9223372036854775808", "-5", "5", "1e19", "007"]
+NUMBER_DATES = ["20240531", "20240601", "20240701", "0", "00000000", "20240531.0", "20240532", "?"]
+SHORT_DATES = ["31.05.24", "01.06.24", "5/31/24", "5/6/24", "01-Apr-2021", "2024/05/31", "2024-05-31 1:30 PM"]
 DATES = ["2024-05-31", "2024-05-31 12:30", "31.05.2024", "05/31/2024", "31/05/2024", "05/06/2024"]
 
 columns = st.one_of(
@@ -58,6 +61,11 @@ columns = st.one_of(
     st.lists(st.sampled_from([*PLAIN, *DRESSED, None]), min_size=4, max_size=60),
     st.lists(st.sampled_from([*DATES, "", None]), min_size=4, max_size=60),
     st.lists(st.sampled_from([*PLAIN, *ODD, *DRESSED, *DATES, None]), min_size=4, max_size=60),
+    st.lists(st.sampled_from([*SHORT_DATES, None]), min_size=4, max_size=60),
+    st.lists(st.sampled_from(BIG), min_size=4, max_size=60),
+    st.lists(st.sampled_from([*NUMBER_DATES, None]), min_size=4, max_size=60),
+    st.lists(st.sampled_from([20240531, 20240601, 20240702, 0, 99999999, 20240532]), min_size=4, max_size=60),
+    st.lists(st.sampled_from([2**64 - 1, 2**64 - 2, 7]).map(np.uint64), min_size=4, max_size=60),
     st.lists(st.one_of(st.integers(-(2**60), 2**60), st.none()), min_size=4, max_size=60),
     st.lists(st.one_of(st.floats(width=64), st.none()), min_size=4, max_size=60),
     st.lists(st.one_of(st.datetimes(datetime.datetime(1900, 1, 1)), st.none()), min_size=4, max_size=60),

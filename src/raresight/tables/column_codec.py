@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, missing_of, numbers_from, whole
 from raresight.tables.columns import Column
-from raresight.tables.date_formats import describe_date_format, moments_written
+from raresight.tables.date_formats import (
+    DAY,
+    NUMBER_FORMATS,
+    describe_date_format,
+    moments_in_numbers,
+    moments_written,
+    no_date_numbers,
+)
 from raresight.tables.number_formats import in_other_marks, numbers_written
-from raresight.tables.text_values import NO_VALUE, is_text, truths
+from raresight.tables.text_values import NO_VALUE, is_text, numbers_in_text, truths
 
-DAY = 86_400_000_000  # microseconds
+# The last whole day, and by its opposite the first one, that 64 bits of microseconds hold: a day of 294246.
+LAST_MOMENT = (2**63 // DAY - 1) * DAY
+_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 Made = TypeVar("Made")
 
 
@@ -163,9 +172,9 @@ def typed_numbers(array: Any) -> NDArray[Any]:
     elif pa.types.is_decimal(type_):
         array = array.cast(pa.float64(), safe=False)
     elif pa.types.is_duration(type_):
-        array = array.cast(pa.duration("us"), safe=False).cast(pa.int64())
-    numbers = numbers_from(array)
-    return numbers / 1e6 if pa.types.is_duration(type_) else numbers
+        # A cast to another unit wraps around; seconds in float64 do not.
+        return numbers_from(array.cast(pa.int64())) / _UNITS[type_.unit]
+    return numbers_from(array)
 
 
 def infinite_values(values: Any) -> int:
@@ -214,30 +223,51 @@ def moments_of(values: Any, column: Column, first_row: int) -> Any:
         return pa.nulls(len(array), pa.int64())
     if is_moment(type_):
         return typed_moments(array)
-    if not is_text(type_):
+    in_numbers = column.date_format in NUMBER_FORMATS
+    if not (is_text(type_) or (in_numbers and is_number(type_))):
         raise ValueError(
             f"column {column.name!r} held dates in training, but is now of the type {type_}; convert it first"
         )
-    moments = moments_written(array, column.date_format)
-    if moments.null_count > array.null_count and (row := _first_unknown(array, moments, column)) >= 0:
+    if is_text(type_):
+        moments = moments_written(array, column.date_format)
+    else:
+        moments = moments_in_numbers(typed_numbers(array), column.date_format)
+    if moments.null_count <= array.null_count:
+        return moments
+    known = moments
+    if in_numbers:
+        numbers = numbers_from(numbers_in_text(array)) if is_text(type_) else typed_numbers(array)
+        absent = no_date_numbers(numbers, column.date_format) | (np.isnan(numbers) & (not is_text(type_)))
+        known = compute().coalesce(moments, pa.array(np.zeros(len(numbers), np.int64), mask=~absent))
+        array = array if is_text(type_) else array.cast(pa.string())
+    if (row := _first_unknown(array, known, column)) >= 0:
         what = describe_date_format(column.date_format)
         raise ValueError(_unfit(column, array[row].as_py(), first_row + row, what))
     return moments
 
 
 def typed_moments(array: Any) -> Any:
-    """Convert dates, timestamps and times of day to microseconds (Arrow int64)."""
-    pa = arrow()
+    """Convert dates, timestamps and times of day to microseconds (Arrow int64).
+
+    Moments beyond `LAST_MOMENT` become that moment, where Arrow's own casts would wrap around.
+    """
+    pa, pc = arrow(), compute()
     type_ = array.type
-    if pa.types.is_time32(type_):
-        array = array.cast(pa.time32("ms")).cast(pa.time64("us"))
-    elif pa.types.is_time64(type_):
-        array = array.cast(pa.time64("us"), safe=False)
-    elif pa.types.is_date(type_):
-        array = array.cast(pa.timestamp("us"))
+    if pa.types.is_date32(type_):
+        factor = DAY
+    elif pa.types.is_date64(type_):
+        factor = 1_000
+    elif type_.unit == "ns":
+        return pc.divide(array.cast(pa.int64()), 1_000)
     else:
-        array = array.cast(pa.timestamp("us", type_.tz), safe=False)
-    return array.cast(pa.int64())
+        factor = _UNITS["us"] // _UNITS[type_.unit]
+    counts = array.cast(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(pa.int64())
+    most = LAST_MOMENT // factor
+    ends = pc.min_max(counts).as_py()
+    if ends["max"] is not None and (ends["max"] > most or ends["min"] < -most):
+        counts = pc.max_element_wise(counts, pa.scalar(-most), skip_nulls=False)
+        counts = pc.min_element_wise(counts, pa.scalar(most), skip_nulls=False)
+    return counts if factor == 1 else pc.multiply(counts, factor)
 
 
 def date_parts(moments: Any, parts: Sequence[str]) -> list[NDArray[np.float64]]:

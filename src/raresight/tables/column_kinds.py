@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, mask_of, numbers_from
-from raresight.tables.column_codec import DAY
+from raresight.tables.column_codec import LAST_MOMENT
 from raresight.tables.columns import Column, Dropped
-from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
+from raresight.tables.date_formats import (
+    DAY,
+    NUMBER_FORMATS,
+    ambiguous_dates,
+    find_date_format,
+    may_be_dates,
+    moments_written,
+    no_date_numbers,
+)
 from raresight.tables.number_formats import (
     PLAIN,
     FormatGuess,
@@ -39,8 +48,13 @@ MOST_MARKS = 3
 IDENTIFIER_ROWS = 100
 # Row numbers leave out at most every other number.
 LARGEST_STEP = 2
+# Fewer different numbers may be dates by chance: one number in 27 from 19000101 to 21001231 is one.
+FEWEST_DATES = 3
+_EXACT_FLOAT64 = 2**53
 MOSTLY = 0.9
 NOT_READ = "not read as"
+EQUAL = "numbers that differ only beyond the 16 digits of float64"
+ROUNDED = "whole numbers beyond 2^53, rounded to 16 digits"
 LOOKS_LIKE_NUMBERS = "looks like numbers except for"
 
 _IDENTIFIER = re.compile(
@@ -51,6 +65,11 @@ _IDENTIFIER = re.compile(
 _UNKNOWN = {"unknown", "unk", "missing", "not available", "not known", "n.a.", "k.a.", "nil", "undefined"}
 # Postcodes, account numbers and the like: as a number 01234 would be the same as 1234.
 _LEADING_ZERO = r"^0\d+$"
+_MORE_THAN_FLOAT64 = r"^[+-]?\d{17,}$"
+_LIKE_DATE = (
+    r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/]\d{1,2}[-/](\d{2}|\d{4})|\d{2}\.\d{2}\.(\d{2}|\d{4})|"
+    r"\d{1,2}[-/. ]+[^\W\d_]{3,9}[-/., ]+\d{2,4})($|[T ,:])"
+)
 _WORD = re.compile(r"[^\W\d_]")
 _CAMEL_IDENTIFIER = re.compile(r"[a-z](Id|ID|Key|Uuid|UUID|Index)$")
 
@@ -115,20 +134,71 @@ def _decide_numbers(name: str, numbers: NumberSummary, rows: int, *, boolean: bo
             return Decision(Dropped(name, reason))
         if looks_like_identifier(name) and numbers.all_different:
             return Decision(Dropped(name, "identifier: whole numbers, all different, and its name says so"))
+    date_format, certain = _date_format_of_numbers(numbers)
+    if certain:
+        return Decision(_dates_in_numbers(name, numbers, date_format))
+    if numbers.equal_in_float64:
+        return Decision(_beyond_float64(name, numbers))
     infinite = numbers.infinite
-    note = "" if not infinite else f"infinite in {infinite} {_rows(infinite)}, taken as missing"
+    notes = [
+        f"infinite in {infinite} {_rows(infinite)}, taken as missing" if infinite else "",
+        ROUNDED if numbers.integer and numbers.largest > _EXACT_FLOAT64 else "",
+        f"{NOT_READ} dates {date_format}: fewer than {FEWEST_DATES} different ones" if date_format else "",
+    ]
+    note = "; ".join(filter(None, notes))
     return Decision(Column(name, "numeric", note=note, boolean=boolean), numbers.needs_float64)
+
+
+def _date_format_of_numbers(numbers: NumberSummary) -> tuple[str, bool]:
+    """Find the format in which all numbers are dates, or nothing; also tell if enough are different."""
+    for format in numbers.date_formats:
+        if numbers.few is None:
+            return format, True
+        dates = int((~no_date_numbers(np.array(list(numbers.few)), format)).sum())
+        if dates:
+            return format, dates >= FEWEST_DATES
+    return "", False
+
+
+def _dates_in_numbers(name: str, numbers: NumberSummary, format: str) -> Column:
+    ends = np.array([float(numbers.minimum), float(numbers.maximum)])
+    missing = ends[no_date_numbers(ends, format)]
+    said = " and ".join(f"{value:.0f}" for value in missing)
+    note = "; ".join(
+        filter(None, [f"numbers read as dates {format}", f"{said} taken as missing" if said else ""])
+    )
+    return Column(
+        name,
+        "date",
+        parts=("day", "hour", "weekday") if NUMBER_FORMATS[format] else ("day", "weekday"),
+        date_format=format,
+        note=note,
+    )
+
+
+def _beyond_float64(name: str, numbers: NumberSummary) -> Column | Dropped:
+    """Take whole numbers that float64 cannot tell apart as categories if they are few, or drop the column."""
+    if numbers.integer and numbers.few is not None:
+        categories = tuple(sorted(str(value) for value in numbers.few))
+        return Column(name, "categorical", categories=categories, note=f"{EQUAL}: taken as codes")
+    return Dropped(name, f"identifier: {EQUAL}")
 
 
 def _decide_moments(
     name: str, moments: NDArray[np.int64], missing: bool, *, time_of_day: bool = False
 ) -> Column | Dropped:
+    beyond = moments[0] <= -LAST_MOMENT or moments[-1] >= LAST_MOMENT
+    if moments[0] == moments[-1] and beyond:
+        return Dropped(name, "each moment is beyond the year 294246")
     if moments[0] == moments[-1] and not missing:
         return Dropped(name, "constant: always the same moment")
     if time_of_day:
         return Column(name, "date", parts=("hour",))
     has_hours = bool((moments % DAY != 0).any())
-    return Column(name, "date", parts=("day", "hour", "weekday") if has_hours else ("day", "weekday"))
+    note = "moments beyond the year 294246 are taken as its end" if beyond else ""
+    return Column(
+        name, "date", parts=("day", "hour", "weekday") if has_hours else ("day", "weekday"), note=note
+    )
 
 
 class _TextColumn:
@@ -157,7 +227,7 @@ class _TextColumn:
             if decided is not None:
                 return decided
             notes.append(note)
-        if find_date_format(few):
+        if may_be_dates(few):
             as_dates, note = self.as_dates()
             if as_dates is not None:
                 return Decision(as_dates)
@@ -167,6 +237,12 @@ class _TextColumn:
             return _decide_numbers(
                 self.name, _numbers_with_counts(values, self.counts), self.rows, boolean=True
             )
+        if (
+            not any(notes)
+            and compute().mean(compute().match_substring_regex(few, _LIKE_DATE)).as_py() >= MOSTLY
+        ):
+            example = _short(few[0].as_py())
+            notes.append(f"{NOT_READ} dates: no single known format fits values such as {example}")
         return Decision(_with_notes(self.as_categories(), notes))
 
     def as_numbers(self) -> tuple[Decision | None, str]:
@@ -185,16 +261,34 @@ class _TextColumn:
         marks = self.marks(numbers)
         if marks is None:
             return None, self.exceptions(numbers)
+        statistics = self.numbers if written == PLAIN else self.converted(texts, numbers)
+        date_format, certain = _date_format_of_numbers(statistics)
+        if certain:
+            return Decision(_with_marks(_dates_in_numbers(self.name, statistics, date_format), marks)), ""
         if pc.any(pc.match_substring_regex(self.text, _LEADING_ZERO)).as_py():
             return None, "numbers with leading zeros: taken as codes"
-        statistics = self.numbers if written == PLAIN else self.converted(texts, numbers)
+        if statistics.equal_in_float64 or self.differ(texts, numbers, statistics):
+            if self.texts.folded is not None:
+                return Decision(Dropped(self.name, f"identifier: {EQUAL}")), ""
+            return None, f"{EQUAL}: taken as codes"
         if _are_codes(marks, statistics, self.rows):
             return None, f"few different numbers and {' and '.join(map(repr, marks))}: taken as codes"
         decision = _decide_numbers(self.name, statistics, self.rows)
         if isinstance(decision.column, Dropped):
             return decision, ""
-        column = _in_format(decision.column, written, found.note)
+        column = decision.column
+        if ROUNDED not in column.note and pc.any(pc.match_substring_regex(texts, _MORE_THAN_FLOAT64)).as_py():
+            column = replace(column, note="; ".join(filter(None, [column.note, ROUNDED])))
+        column = _in_format(column, written, found.note)
         return replace(decision, column=_with_marks(column, marks)), ""
+
+    def differ(self, texts: Any, numbers: Any, statistics: NumberSummary) -> bool:
+        """Tell whether all texts are equal as float64, but are different numbers."""
+        always = float(statistics.minimum)
+        if always != float(statistics.maximum):
+            return False
+        same = texts.filter(compute().equal(numbers, always)).to_pylist()
+        return self.texts.folded is not None or len({Decimal(text) for text in same}) > 1
 
     def converted(self, texts: Any, numbers: Any) -> NumberSummary:
         """Summarize the numbers of a format, from the distinct texts."""
@@ -207,6 +301,7 @@ class _TextColumn:
         return replace(
             statistics,
             integer=as_integers,
+            date_formats=(),
             increasing=statistics.increasing and in_order,
             decreasing=statistics.decreasing and in_order,
             kept=statistics.kept if in_order else None,
@@ -215,6 +310,8 @@ class _TextColumn:
     def as_dates(self) -> tuple[Column | Dropped | None, str]:
         """Try to read the column as dates; else return None and a note."""
         formats = find_date_format(self.text, self.counts)
+        if not formats:
+            return None, ""
         moments = moments_written(self.text, formats[0])
         marks = self.marks(moments)
         if marks is None:

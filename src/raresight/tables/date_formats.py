@@ -1,7 +1,7 @@
-"""Read dates such as 05/31/2024, 31/05/2024 and 31.05.2024, with or without a time of day.
+"""Read dates as people and programs write them, with or without a time of day, besides ISO dates.
 
 With slashes the order of day and month is ambiguous. It is decided from the whole column: a part above 12 is
-a day.
+a day. A year of two digits is one of 1969 to 2068, as in POSIX.
 """
 
 from __future__ import annotations
@@ -11,16 +11,55 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.tables._arrow import arrow, compute, mask_of, whole
-from raresight.tables.text_values import moments_in_text
+from raresight.tables._arrow import arrow, compute, mask_of, missing_of, numbers_from, whole
+from raresight.tables.text_values import moments_in_text, numbers_in_text
 
+DAY = 86_400_000_000  # microseconds
 MONTH_FIRST = "MM/DD/YYYY"
 DAY_FIRST = "DD/MM/YYYY"
 DAY_FIRST_POINTS = "DD.MM.YYYY"
 
-_TIME = r"(?P<time>[T ]+(?P<hour>\d{1,2}):(?P<minute>\d{2})(?P<rest>:(?P<second>\d{2}))?)?"
-_SLASHES = rf"^(?P<one>\d{{1,2}})/(?P<two>\d{{1,2}})/(?P<year>\d{{4}}){_TIME}$"
-_POINTS = rf"^(?P<one>\d{{1,2}})\.(?P<two>\d{{1,2}})\.(?P<year>\d{{4}}){_TIME}$"
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_D, _M, _Y, _YY = r"(?P<day>\d{1,2})", r"(?P<month>\d{1,2})", r"(?P<year>\d{4})", r"(?P<year>\d{2})"
+_NAME = (
+    r"(?P<name>(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?))\.?"
+)
+_WEEKDAY = r"(?:(?i:mon|tue|wed|thu|fri|sat|sun)[a-z]*[,.]? *)?"
+_ZONE = r"(?:Z|UTC|GMT|(?P<sign>[+-])(?P<zone_hour>\d{2})(?::?(?P<zone_minute>\d{2}))?)?"
+_TIME = (
+    r"(?P<time>[T :,]+(?P<hour>\d{1,2})(?P<minutes>:(?P<minute>\d{2})"
+    r"(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)?"
+    rf"[\s\x{{a0}}\x{{202f}}]*(?P<half>[AaPp]\.?[Mm]\.?)? *{_ZONE})?"
+)
+_FORMATS = {
+    MONTH_FIRST: rf"{_M}/{_D}/{_Y}",
+    DAY_FIRST: rf"{_D}/{_M}/{_Y}",
+    DAY_FIRST_POINTS: rf"{_D}\.{_M}\.{_Y}",
+    "YYYY-MM-DD": rf"{_Y}-{_M}-{_D}",
+    "YYYY/MM/DD": rf"{_Y}/{_M}/{_D}",
+    "YYYY.MM.DD": rf"{_Y}\.{_M}\.{_D}",
+    "MM-DD-YYYY": rf"{_M}-{_D}-{_Y}",
+    "DD-MM-YYYY": rf"{_D}-{_M}-{_Y}",
+    "DD Mon YYYY": rf"{_WEEKDAY}{_D}(?:st|nd|rd|th)?[-/. ]*{_NAME}[-/, ]*{_Y}",
+    "Mon DD, YYYY": rf"{_WEEKDAY}{_NAME}[-/ ]*{_D}(?:st|nd|rd|th)?[-/, ]+{_Y}",
+    "YYYYMMDDThhmmss": (
+        r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})"
+        rf"(?P<time>[T ](?P<hour>\d{{2}})(?P<minutes>(?P<minute>\d{{2}})(?P<second>\d{{2}})?){_ZONE})"
+    ),
+    "MM/DD/YY": rf"{_M}/{_D}/{_YY}",
+    "DD/MM/YY": rf"{_D}/{_M}/{_YY}",
+    "MM.DD.YY": r"(?P<month>\d{2})\.(?P<day>\d{2})\.(?P<year>\d{2})",
+    "DD.MM.YY": r"(?P<day>\d{2})\.(?P<month>\d{2})\.(?P<year>\d{2})",
+    "DD Mon YY": rf"{_D}[-/ ]{_NAME}[-/ ]{_YY}",
+}
+_PATTERNS = {format: f"^{date}{'' if '(?P<time>' in date else _TIME}$" for format, date in _FORMATS.items()}
+# Whole numbers that are dates, and how many digits of them are the time of day.
+NUMBER_FORMATS = {"YYYYMMDD": 0, "YYYYMMDDhhmmss": 6}
+# The years in which numbers are taken as dates; 9999-12-31 is written for "no end".
+_FIRST_YEAR, _LAST_YEAR, _NO_END = 1900, 2100, 99_991_231
+# What stands for a missing date among such numbers.
+_NO_DATES = {"YYYYMMDD": (0, 99_999_999), "YYYYMMDDhhmmss": (0, 99_999_999_999_999)}
 
 
 def find_date_format(values: Any, counts: NDArray[np.int64] | None = None) -> tuple[str, ...]:
@@ -43,15 +82,33 @@ def find_date_format(values: Any, counts: NDArray[np.int64] | None = None) -> tu
     """
     text = compute().utf8_trim_whitespace(whole(values))
     weights = np.ones(len(text), np.int64) if counts is None else counts
-    if (iso := _count(moments_in_text(text), weights)) and iso == _count(text, weights):
+    iso = moments_in_text(text)
+    if iso.null_count == text.null_count < len(text):
         return ("",)
-    known = ("", MONTH_FIRST, DAY_FIRST, DAY_FIRST_POINTS)
-    read = {format: _count(moments_written(text, format), weights) for format in known}
-    # Every format reads ISO as well.
-    most = max(read.values())
-    if most == 0:
+    known = _possible_formats(text)
+    read = {format: mask_of(moments_written(text, format).is_valid()) for format in ["", *known]}
+    # Every format reads ISO as well, which is first among those that read the same.
+    best = max(read, key=lambda format: weights[read[format]].sum())
+    if not read[best].any():
         return ()
-    return ("",) if read[""] == most else tuple(format for format in known if read[format] == most)
+    same = tuple(format for format in known if best and np.array_equal(read[format], read[best]))
+    # Versions and fractions look like dates with a year of two digits, unless a part above 12 tells the day.
+    return () if len(same) > 1 and not best.endswith("YYYY") else same or ("",)
+
+
+def may_be_dates(values: Any) -> bool:
+    """Tell whether one of the texts may be a date in a known format."""
+    text = compute().utf8_trim_whitespace(whole(values))
+    return moments_in_text(text).null_count < len(text) or bool(_possible_formats(text))
+
+
+def _possible_formats(text: Any) -> list[str]:
+    pc = compute()
+    return [
+        format
+        for format, pattern in _PATTERNS.items()
+        if pc.any(pc.match_substring_regex(text, pattern)).as_py()
+    ]
 
 
 def moments_written(values: Any, format: str) -> Any:
@@ -62,24 +119,138 @@ def moments_written(values: Any, format: str) -> Any:
         >>> moments_written(pa.array(["2.1.1970", "1970-01-01", "30.2.1970"]), "DD.MM.YYYY").to_pylist()
         [86400000000, 0, None]
     """
-    iso = moments_in_text(values)
     if format == "":
-        return iso
+        return moments_in_text(values)
+    if format in NUMBER_FORMATS:
+        moments = moments_in_numbers(numbers_from(numbers_in_text(values)), format)
+    else:
+        moments = _moments(compute().utf8_trim_whitespace(whole(values)), format)
+    if moments.null_count > values.null_count:
+        moments = compute().coalesce(moments, moments_in_text(values))
+    return moments
+
+
+def _moments(text: Any, format: str) -> Any:
+    """Read dates in one of `_FORMATS`; the parts are numbers, because Arrow reads no dates but ISO."""
     pc = compute()
-    text = pc.utf8_trim_whitespace(whole(values))
-    pattern = _POINTS if format == DAY_FIRST_POINTS else _SLASHES
-    if not pc.any(pc.match_substring_regex(text, pattern)).as_py():
-        return iso
-    parts = pc.extract_regex(text, pattern)
-    one, two, year, hour, minute, second = (
-        pc.struct_field(parts, [name]) for name in ("one", "two", "year", "hour", "minute", "second")
+    parts = pc.extract_regex(text, _PATTERNS[format])
+    if parts.null_count == len(parts):
+        return arrow().nulls(len(parts), arrow().int64())
+    columns = parts.flatten()
+    if parts.null_count:
+        columns = [pc.fill_null(column, "") for column in columns]
+    texts = dict(zip([field.name for field in parts.type], columns, strict=True))
+    year = _whole(texts["year"])
+    if not format.endswith("YYYY") and format.endswith("YY"):
+        year = year + np.where(year < 69, 2000, 1900)
+    if "Mon" in format:
+        name = pc.utf8_lower(pc.utf8_slice_codeunits(texts["name"], 0, 3))
+        month = numbers_from(
+            pc.fill_null(pc.index_in(name, arrow().array(_MONTHS, name.type)), -1)
+        ) + np.int64(1)
+    else:
+        month = _whole(texts["month"])
+    days, known = _days(year, month, _whole(texts["day"]))
+    known &= ~missing_of(parts)
+    micros = days * DAY
+    if _any(texts["time"]):
+        clock, read = _clock(texts, format)
+        micros, known = micros + clock, known & read
+    return arrow().array(micros, mask=~known)
+
+
+def _clock(texts: dict[str, Any], format: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Read times of day in microseconds, less their distance from UTC; also tell which are valid."""
+    pc = compute()
+    hour, minute, second = (_whole(texts[name]) for name in ("hour", "minute", "second"))
+    known = (hour < 24) & (minute < 60) & (second < 60)
+    if "half" in texts:
+        without, half = (mask_of(pc.equal(texts[name], "")) for name in ("minutes", "half"))
+        # An hour without minutes is a time of day only beside AM or PM.
+        known &= ~(without & half & mask_of(pc.not_equal(texts["time"], "")))
+        if not half.all():
+            afternoon = mask_of(pc.starts_with(texts["half"], "p", ignore_case=True))
+            known &= half | (hour <= 12)
+            hour = np.where(half, hour, hour % 12 + 12 * afternoon)
+    clock = ((hour * 60 + minute) * 60 + second) * 1_000_000
+    if "fraction" in texts and _any(texts["fraction"]):
+        clock = clock + _whole(pc.utf8_slice_codeunits(pc.utf8_rpad(texts["fraction"], 6, "0"), 0, 6))
+    if _any(texts["sign"]):
+        zone = (_whole(texts["zone_hour"]) * 60 + _whole(texts["zone_minute"])) * 60_000_000
+        clock = np.where(mask_of(pc.equal(texts["sign"], "-")), clock + zone, clock - zone)
+    return clock, known
+
+
+def _whole(digits: Any) -> NDArray[np.int64]:
+    """Read digits as whole numbers; 0 where there are none."""
+    found: NDArray[np.int64] = numbers_from(compute().utf8_lpad(digits, 1, "0").cast(arrow().int64()))
+    return found
+
+
+def _any(texts: Any) -> bool:
+    """Tell whether one of the texts is not empty."""
+    return bool(compute().max(compute().binary_length(texts)).as_py())
+
+
+def _days(
+    year: NDArray[np.int64], month: NDArray[np.int64], day: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Count the days since 1970; also tell which dates are in the calendar."""
+    months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
+    first = months.astype("M8[D]").astype(np.int64)
+    length = (months + 1).astype("M8[D]").astype(np.int64) - first
+    return first + day - 1, (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)
+
+
+def number_date_formats(numbers: NDArray[Any]) -> tuple[str, ...]:
+    """List the formats of `NUMBER_FORMATS` in which all numbers are dates of 1900 to 2100, or none.
+
+    Example:
+        >>> number_date_formats(np.array([20240531, 20240601])), number_date_formats(np.array([20240532]))
+        (('YYYYMMDD',), ())
+    """
+    # Nearly all columns of numbers fail at the first one.
+    return tuple(
+        format
+        for format in NUMBER_FORMATS
+        if all(
+            not moments_in_numbers(some, format, only_plausible=True).null_count
+            for some in (numbers[:1], numbers[:64], numbers)
+        )
     )
-    month, day = (one, two) if format == MONTH_FIRST else (two, one)
-    # Arrow joins only texts of one type, which may be `string` or `large_string`.
-    dash, colon, between = (arrow().scalar(sign, text.type) for sign in "-:T")
-    date = pc.binary_join_element_wise(year, _two(month), _two(day), dash)
-    time = pc.binary_join_element_wise(_two(hour), _two(minute), _two(second), colon)
-    return pc.coalesce(moments_in_text(pc.binary_join_element_wise(date, time, between)), iso)
+
+
+def moments_in_numbers(numbers: NDArray[Any], format: str, *, only_plausible: bool = False) -> Any:
+    """Read whole numbers as dates, as microseconds (Arrow int64); others are missing.
+
+    Args:
+        numbers: Numbers, NaN where missing.
+        format: One of `NUMBER_FORMATS`.
+        only_plausible: Whether only years 1900 to 2100, and numbers for "no date" and "no end", are read.
+
+    Example:
+        >>> moments_in_numbers(np.array([19700102, 19700230, np.nan]), "YYYYMMDD").to_pylist()
+        [86400000000, None, None]
+    """
+    if numbers.dtype.kind == "f":
+        numbers = numbers.astype(np.float64, copy=False)
+    known = (numbers >= 0) & (numbers < 10**15) & (numbers == np.floor(numbers))
+    date, clock = np.divmod(np.where(known, numbers, 0).astype(np.int64), 10 ** NUMBER_FORMATS[format])
+    days, valid = _days(date // 10_000, date // 100 % 100, date % 100)
+    valid &= (clock < 240_000) & (clock // 100 % 100 < 60) & (clock % 100 < 60)
+    valid &= known & (date >= 10_000_000) & (date <= _NO_END)
+    if only_plausible:
+        year = date // 10_000
+        valid &= ((year >= _FIRST_YEAR) & (year <= _LAST_YEAR)) | (date == _NO_END)
+        valid |= no_date_numbers(numbers, format)
+    seconds = (clock // 10_000 * 60 + clock // 100 % 100) * 60 + clock % 100
+    return arrow().array(days * DAY + seconds * 1_000_000, mask=~valid)
+
+
+def no_date_numbers(numbers: NDArray[Any], format: str) -> NDArray[np.bool_]:
+    """Mark the numbers that stand for a missing date among numbers of this format: 0 and all nines."""
+    zero, nines = _NO_DATES[format]
+    return np.asarray((numbers == zero) | (numbers == nines))
 
 
 def describe_date_format(format: str) -> str:
@@ -90,15 +261,6 @@ def describe_date_format(format: str) -> str:
         ('ISO date', 'date of the form DD.MM.YYYY')
     """
     return f"date of the form {format}" if format else "ISO date"
-
-
-def _two(digits: Any) -> Any:
-    """Pad to two digits; "00" where there are none."""
-    return compute().utf8_lpad(digits, 2, padding="0")
-
-
-def _count(values: Any, weights: NDArray[np.int64]) -> int:
-    return int(weights[mask_of(values.is_valid())].sum())
 
 
 def ambiguous_dates(formats: tuple[str, ...], values: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, mask_of, numbers_from
 from raresight.tables.column_codec import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
+from raresight.tables.date_formats import number_date_formats
 from raresight.tables.text_values import is_text, numbers_in_text
 
 __all__ = ["ColumnSummary", "NumberSummary", "TableSummary", "Texts", "summarize", "summarize_column"]
@@ -29,6 +31,8 @@ MOST_COUNTED = 64
 # Number of float32 values that are sampled to count different numbers that become equal in float32.
 _ROUNDED = 4096
 _EXACT_FLOAT32 = 2**24
+# In a range this small beside the numbers, float32 has at most 4096 values.
+_NARROW = 2.0**-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,20 +42,21 @@ class NumberSummary:
     Attributes:
         count: Number of numbers, infinite ones included.
         infinite: Number of infinite ones.
-        minimum, maximum: Extremes of the finite ones.
+        minimum, maximum: Extremes of the finite ones; exact, also of decimals.
         integer: Whether all are whole numbers by type or text, not by value.
         first, last: The first and the last number in the order of the rows.
         increasing, decreasing: Whether each is larger, or smaller, than the one before it.
         few: Each distinct number with its count, or None if there are more than 64.
         inexact: Whether a whole number is not exact in float32.
         rounded: Numbers beyond 2**24, at most two for each of a sample of float32 values.
+        date_formats: The formats in which all of them are dates; see `number_date_formats`.
         kept: All numbers, where they are needed; else None.
     """
 
     count: int = 0
     infinite: int = 0
-    minimum: float | int = np.inf
-    maximum: float | int = -np.inf
+    minimum: float | int | Decimal = np.inf
+    maximum: float | int | Decimal = -np.inf
     integer: bool = True
     first: float | int = 0
     last: float | int = 0
@@ -60,7 +65,23 @@ class NumberSummary:
     few: Mapping[float | int, int] | None = None
     inexact: bool = False
     rounded: NDArray[np.float64] | None = None
+    date_formats: tuple[str, ...] = ()
     kept: NDArray[Any] | None = None
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of the finite numbers; 0 without any."""
+        return max(abs(float(self.maximum)), abs(float(self.minimum))) if self.count > self.infinite else 0.0
+
+    @property
+    def equal_in_float64(self) -> bool:
+        """Whether different numbers, such as two near 2**64, are equal as float64.
+
+        With more than 64 distinct numbers, this is known only if all of them are equal.
+        """
+        if self.few is not None and len({float(value) for value in self.few}) < len(self.few):
+            return True
+        return self.minimum != self.maximum and float(self.minimum) == float(self.maximum)
 
     @property
     def all_different(self) -> bool:
@@ -70,9 +91,16 @@ class NumberSummary:
     @property
     def needs_float64(self) -> bool:
         """Whether float32 rounds a whole number, or makes more than 1 % of large numbers equal to others."""
-        largest = max(abs(float(self.maximum)), abs(float(self.minimum))) if self.count > self.infinite else 0
-        if largest > float(np.finfo(np.float32).max) or self.inexact:
+        if self.largest > float(np.finfo(np.float32).max) or self.inexact:
             return True
+        if self.few is None and not self.integer:
+            spread = float(self.maximum) - float(self.minimum)
+            if spread < _NARROW * self.largest:
+                return True
+        elif self.few is not None:
+            values = np.array([value for value in self.few if np.isfinite(value)], np.float64)
+            if len(np.unique(values.astype(np.float32))) < len(values):
+                return True
         if self.rounded is None or len(self.rounded) == 0:
             return False
         # Rounding a fraction does no harm unless it becomes equal to another one.
@@ -104,6 +132,7 @@ def summarize_numbers(numbers: NDArray[Any], *, integer: bool, keep: bool = Fals
         increasing=bool((later > earlier).all()),
         decreasing=bool((later < earlier).all()),
         few=_few(present),
+        date_formats=number_date_formats(present),
         inexact=inexact,
         rounded=rounded,
         kept=present if keep else None,
@@ -122,15 +151,21 @@ def merge_numbers(left: NumberSummary, right: NumberSummary) -> NumberSummary:
         few = few if len(few) <= MOST_COUNTED else None
     inexact = left.inexact or right.inexact
     parts = [one.rounded for one in (left, right) if one.rounded is not None]
+    minimum, maximum = min(left.minimum, right.minimum), max(left.maximum, right.maximum)
+    # No type of whole numbers holds both, so the whole column is read as floats.
+    integer = left.integer and right.integer and not (minimum < 0 and maximum >= 2**63)
     kept = None
-    if left.kept is not None and right.kept is not None:
-        kept = np.concatenate([left.kept, right.kept])
+    if integer and left.kept is not None and right.kept is not None:
+        ends = [left.kept, right.kept]
+        same = left.kept.dtype == right.kept.dtype
+        # NumPy makes floats of signed and unsigned numbers together.
+        kept = np.concatenate(ends if same else [one.astype(object) for one in ends])
     return NumberSummary(
         count=left.count + right.count,
         infinite=left.infinite + right.infinite,
-        minimum=min(left.minimum, right.minimum),
-        maximum=max(left.maximum, right.maximum),
-        integer=left.integer and right.integer,
+        minimum=minimum,
+        maximum=maximum,
+        integer=integer,
         first=left.first,
         last=right.last,
         increasing=left.increasing and right.increasing and right.first > left.last,
@@ -138,6 +173,7 @@ def merge_numbers(left: NumberSummary, right: NumberSummary) -> NumberSummary:
         few=few,
         inexact=inexact,
         rounded=_sample(np.concatenate(parts)) if parts and not inexact else None,
+        date_formats=tuple(format for format in left.date_formats if format in right.date_formats),
         kept=kept,
     )
 
@@ -423,10 +459,11 @@ def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool =
     if is_number(type_):
         integer = pa.types.is_integer(type_)
         numbers = typed_numbers(array.drop_null() if integer or pa.types.is_boolean(type_) else array)
-        return made(
-            "boolean" if pa.types.is_boolean(type_) else "number",
-            numbers=summarize_numbers(numbers, integer=integer, keep=keep and integer),
-        )
+        found = summarize_numbers(numbers, integer=integer, keep=keep and integer)
+        if pa.types.is_decimal(type_) and found.count:
+            ends = compute().min_max(array).as_py()
+            found = replace(found, minimum=ends["min"], maximum=ends["max"])
+        return made("boolean" if pa.types.is_boolean(type_) else "number", numbers=found)
     if is_text(type_):
         present = array.drop_null()
         floats = numbers_in_text(present)
@@ -438,18 +475,20 @@ def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool =
 def _numbers_of_text(present: Any, floats: Any, keep: bool) -> NumberSummary:
     """Summarize the texts that are numbers, as whole numbers if all of them are written so."""
     written = present if floats.null_count == 0 else present.filter(floats.is_valid())
-    whole = _as_integers(written)
+    whole = _as_integers(written, floats)
     if whole is not None:
         return summarize_numbers(numbers_from(whole), integer=True, keep=keep)
     return summarize_numbers(numbers_from(floats.drop_null()), integer=False)
 
 
-def _as_integers(written: Any) -> Any:
+def _as_integers(written: Any, floats: Any) -> Any:
     pa = arrow()
+    largest = compute().max(floats).as_py()
+    type_ = pa.uint64() if largest is not None and 2.0**63 <= largest <= 2.0**64 else pa.int64()
     try:
         # A failing cast is slow, because Arrow writes an error for each value. A few values are tried first.
-        written.slice(0, 16).cast(pa.int64())
-        return written.cast(pa.int64())
+        written.slice(0, 16).cast(type_)
+        return written.cast(type_)
     except pa.ArrowInvalid:
         return None
 
