@@ -175,7 +175,11 @@ def test_analyze_scores_of_ones_own_model(tmp_path):
     rows = ["y,score", *(f"{int(i % 5 == 0)},{i % 7 + 3 * (i % 5 == 0)}" for i in range(200))]
     (tmp_path / "scores.csv").write_text("\n".join(rows))
     result = run("analyze", "tbl", "--prior", "0.2", "--scores", "scores.csv", "--json", cwd=tmp_path)
-    assert 0.1 < json.loads(result.stdout)[0]["explained"] < 1
+    found = json.loads(result.stdout)[0]
+    assert 0.1 < found["explained_interval"][0] < found["explained"] < found["explained_interval"][1] < 1
+    shown = run("analyze", "tbl", "--prior", "0.2", "--scores", "scores.csv", cwd=tmp_path).stdout
+    assert "its 95 % interval" in shown
+    assert "its 95 % interval" not in run("analyze", "tbl", "--prior", "0.2").stdout
     failed = run("analyze", "tbl", "--scores", "scores.csv", "--target", "label", cwd=tmp_path)
     assert "no column 'label'; it has y, score" in failed.stderr
     (tmp_path / "bad.csv").write_text("y,score\n1,2\n0,many\n")

@@ -172,6 +172,7 @@ def test_information_orders_the_losses(rows):
     assert index == pytest.approx([0.5, 1.0, 2.0], abs=0.05)
     assert explained == sorted(explained, reverse=True)
     assert all(0 < share < 1 for share in explained)
+    assert all(row.explained_low < row.explained_fraction < row.explained_high for row in found)
 
 
 def test_information_names_a_loss_as_it_was_given(rows):

@@ -32,6 +32,7 @@ from raresight.theory import (
     decay_exponent,
     divergence,
     explained_fraction,
+    explained_interval,
     f_function,
     limiting_f_function,
     local_index,
@@ -263,6 +264,94 @@ def test_empirical_experiment_is_the_convex_hull():
     )
     tied = EmpiricalExperiment([0, 1, 0, 1], [1.0, 1.0, 1.0, 1.0])
     assert statistical_information(TBL(), tied, 0.1) == 0
+
+
+def hull_of(experiment):
+    """The hull of a sample as if it were the truth: what a sample was taken for once."""
+    atoms = experiment.atoms
+    return DiscreteExperiment(
+        np.concatenate([atoms.p, [atoms.p_alone, 0.0]]), np.concatenate([atoms.q, [0.0, atoms.q_alone]])
+    )
+
+
+def samples(count, positives, mean, negatives=3000):
+    random = np.random.default_rng(0)
+    y = np.repeat([0, 1], [negatives, positives])
+    for _ in range(count):
+        yield EmpiricalExperiment(y, random.normal(size=y.size) + mean * y)
+
+
+@pytest.mark.parametrize(
+    ("loss", "positives", "mean"), [(CrossEntropy(), 30, 3.0), (Alpha(0.5), 100, 2.0)], ids=str
+)
+def test_a_sample_does_not_flatter(loss, positives, mean):
+    prior, found, flattered, inside = 0.01, [], [], 0
+    truth = explained_fraction(loss, GaussianExperiment(mean), prior)
+    for sample in samples(60, positives, mean):
+        interval = explained_interval(loss, sample, prior)
+        found.append(interval.estimate)
+        flattered.append(float(explained_fraction(loss, hull_of(sample), prior)))
+        inside += interval.low <= truth <= interval.high
+    assert abs(np.mean(found) - truth) < 0.02
+    assert np.mean(flattered) - truth > 0.04
+    assert inside >= 52  # of 60, at 95 %
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("positives", [30, 100, 300])
+@pytest.mark.parametrize("mean", [0.0, 1.0, 2.0, 3.0])
+def test_intervals_of_samples_cover(mean, positives):
+    prior, losses = 0.01, (CrossEntropy(), Alpha(0.5), Squared(), TBL())
+    truth = [float(explained_fraction(loss, GaussianExperiment(mean), prior)) for loss in losses]
+    ends = np.array(
+        [
+            [(found.low, found.estimate, found.high) for found in per_loss]
+            for per_loss in (
+                [explained_interval(loss, sample, prior) for loss in losses]
+                for sample in samples(300, positives, mean)
+            )
+        ]
+    )
+    covered = np.mean((ends[..., 0] <= truth) & (truth <= ends[..., 2]), axis=0)
+    # Three deviations of a share of 300 below 0.90; without information zero is an end that always covers.
+    assert np.all(covered > 0.87)
+    assert np.all(np.abs(ends[..., 1].mean(axis=0) - truth) < 0.03)
+
+
+def test_an_interval_belongs_to_its_estimate():
+    (sample,) = samples(1, 50, 1.5)
+    for loss in SOME_LOSSES:
+        for prior in (0.3, 1e-3, 1e-12):
+            found = explained_interval(loss, sample, prior)
+            assert found.estimate == pytest.approx(float(explained_fraction(loss, sample, prior)), rel=1e-9)
+            assert 0 <= found.low < found.estimate < found.high <= 1
+    wide, narrow = (explained_interval(TBL(), sample, 0.01, level) for level in (0.99, 0.5))
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_the_order_of_rows_plays_no_part():
+    random = np.random.default_rng(1)
+    y = np.repeat([0, 1], [500, 20])
+    score = np.round(random.normal(size=520) + y, 1)
+    order = random.permutation(520)
+    first, second = EmpiricalExperiment(y, score), EmpiricalExperiment(y[order], score[order])
+    assert explained_interval(TBL(), first, 0.1) == explained_interval(TBL(), second, 0.1)
+
+
+def test_samples_of_few_rows():
+    for y, score in (([0, 1], [0.0, 1.0]), ([0, 1, 0], [1.0, 1.0, 1.0]), ([1, 0, 0], [0.0, 1.0, 2.0])):
+        found = explained_interval(CrossEntropy(), EmpiricalExperiment(y, score), 0.1)
+        assert 0 <= found.estimate <= 1
+        assert (found.low, found.high) == (0, 1)
+    apart = EmpiricalExperiment(np.repeat([0, 1], 50), np.repeat([0.0, 1.0], 50))
+    found = explained_interval(CrossEntropy(), apart, 0.1)
+    assert 0.5 < found.low < found.estimate < found.high <= 1
+    with pytest.raises(TypeError, match="needs an EmpiricalExperiment"):
+        explained_interval(TBL(), G1, 0.1)
+    with pytest.raises(ValueError, match="takes one prior"):
+        explained_interval(TBL(), apart, [0.1, 0.2])
+    with pytest.raises(ValueError, match="level must lie"):
+        explained_interval(TBL(), apart, 0.1, level=1.0)
 
 
 def test_reverse_divergences():

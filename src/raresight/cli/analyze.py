@@ -32,7 +32,7 @@ def analyze(
 
     chosen = [find_loss(text) for text in losses]
     experiment = REFERENCE if scores is None else read_scores(scores, target, score)
-    what = "N(1, 1) against N(0, 1)" if scores is None else f"the ROC convex hull of {scores.name}"
+    what = "N(1, 1) against N(0, 1)" if scores is None else f"the held-out scores of {scores.name}"
     analyses = [analyse(loss, prior, experiment) for loss in chosen]
     if json:
         import json as encoder

@@ -38,6 +38,7 @@ ROWS = (
     ("information", "information"),
     ("its decay exponent", "decay"),
     ("explained fraction", "explained"),
+    ("its 95 % interval", "explained_interval"),
 )
 
 
@@ -48,15 +49,26 @@ def analysis_table(analyses: Sequence[LossAnalysis], experiment: str) -> Rendera
     table.add_column("", no_wrap=True)
     for analysis in analyses:
         table.add_column(escape(analysis.loss), justify="right", overflow="fold")
-    for heading, key in ROWS:
-        table.add_row(heading, *(shown(getattr(analysis, key)) for analysis in analyses))
+    for heading, *cells in _rows(analyses):
+        table.add_row(heading, *cells)
     verdicts = [Text.assemble((analysis.loss, "bold"), ": ", analysis.verdict) for analysis in analyses]
     return Group(table, *verdicts)
+
+
+def _rows(analyses: Sequence[LossAnalysis]) -> list[list[str]]:
+    """The heading and the cells of each row; that of the interval only where there is one."""
+    return [
+        [heading, *(shown(getattr(analysis, key)) for analysis in analyses)]
+        for heading, key in ROWS
+        if key != "explained_interval" or any(analysis.explained_interval for analysis in analyses)
+    ]
 
 
 def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " to ".join(f"{end:.3g}" for end in value)
     return "-" if value is None else f"{value:.4g}"
 
 
@@ -131,10 +143,8 @@ def _curves(loss: Loss, analysis: LossAnalysis, experiment: Experiment) -> list[
 def _page(analyses: Sequence[LossAnalysis], what: str, chart: str) -> str:
     heads = "".join(f"<th>{html.escape(analysis.loss)}</th>" for analysis in analyses)
     rows = "".join(
-        f"<tr><td>{html.escape(heading)}</td>"
-        + "".join(f"<td>{shown(getattr(a, key))}</td>" for a in analyses)
-        + "</tr>"
-        for heading, key in ROWS
+        f"<tr><td>{html.escape(heading)}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+        for heading, *cells in _rows(analyses)
     )
     verdicts = "".join(f"<p><b>{html.escape(a.loss)}</b>: {html.escape(a.verdict)}.</p>" for a in analyses)
     return f"""<!doctype html>

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..losses import Loss, parse
 from ..metrics import interval, roc_points
 from ..metrics.calibration_metrics import probabilities
-from ..theory import EmpiricalExperiment, explained_fraction, local_index, statistical_information
+from ..theory import EmpiricalExperiment, bayes_risk, explained_interval, local_index
 
 __all__ = [
     "BandPoint",
@@ -85,11 +85,16 @@ class Distribution:
 
 @dataclass(frozen=True)
 class InformationRow:
-    """Information of a loss in the held-out scores at the data's odds; None if the loss has none."""
+    """Information of a loss in the held-out scores at the data's odds; None if the loss has none.
+
+    `explained_low` and `explained_high` are the ends of the 95 % interval of the explained fraction.
+    """
 
     loss: str
     index: float | None
     explained_fraction: float | None
+    explained_low: float | None
+    explained_high: float | None
     information: float | None
 
 
@@ -290,14 +295,17 @@ def information_of(
         # A loss given as text is shown as given, as in the other tables.
         shown = given if isinstance(given, str) else str(loss)
         if not loss.has_unique_minimiser:
-            rows.append(InformationRow(shown, None, None, None))
+            rows.append(InformationRow(shown, None, None, None, None, None))
             continue
+        explained = explained_interval(loss, experiment, prior)
         rows.append(
             InformationRow(
                 shown,
                 float(local_index(loss, rho).beta),
-                float(explained_fraction(loss, experiment, prior)),
-                float(statistical_information(loss, experiment, prior)),
+                explained.estimate,
+                explained.low,
+                explained.high,
+                explained.estimate * float(bayes_risk(loss, prior)),
             )
         )
     return tuple(rows)

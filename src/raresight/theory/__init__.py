@@ -11,10 +11,12 @@ from .experiments import (
     GaussianExperiment,
 )
 from .information import (
+    ExplainedInterval,
     LocalIndex,
     decay_exponent,
     divergence,
     explained_fraction,
+    explained_interval,
     local_index,
     statistical_information,
 )
@@ -25,6 +27,7 @@ __all__ = [
     "DiscreteExperiment",
     "EmpiricalExperiment",
     "Experiment",
+    "ExplainedInterval",
     "GaussianExperiment",
     "LocalIndex",
     "bayes_risk",
@@ -32,6 +35,7 @@ __all__ = [
     "decay_exponent",
     "divergence",
     "explained_fraction",
+    "explained_interval",
     "f_function",
     "limiting_f_function",
     "local_index",

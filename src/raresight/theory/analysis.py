@@ -12,8 +12,14 @@ from ..common.checks import check_probabilities
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
 from ._inputs import Array, log_odds_of
-from .experiments import Experiment, GaussianExperiment
-from .information import decay_exponent, explained_fraction, local_index, statistical_information
+from .experiments import EmpiricalExperiment, Experiment, GaussianExperiment
+from .information import (
+    decay_exponent,
+    explained_fraction,
+    explained_interval,
+    local_index,
+    statistical_information,
+)
 
 __all__ = ["LossAnalysis", "analyse"]
 
@@ -22,7 +28,10 @@ REFERENCE = GaussianExperiment(1.0)
 
 @dataclass(frozen=True)
 class LossAnalysis:
-    """Figures of a loss at a prior; None where the loss breaks the theory's assumptions."""
+    """Figures of a loss at a prior; None where the loss breaks the theory's assumptions.
+
+    `explained_interval` is the 95 % interval of `explained`, where the experiment is a sample.
+    """
 
     loss: str
     prior: float
@@ -38,6 +47,7 @@ class LossAnalysis:
     explained: float | None
     decay: float | None
     verdict: str
+    explained_interval: tuple[float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -76,6 +86,10 @@ def analyse(loss: Loss, prior: float, experiment: Experiment = REFERENCE) -> Los
         slope = float(loss._log_slopes(NumpyOps, z, 0)[1] - loss._log_slopes(NumpyOps, z, 1)[1])
     explained = float(explained_fraction(loss, experiment, pi))
     informed = explained > 0
+    interval = None
+    if isinstance(experiment, EmpiricalExperiment):
+        found = explained_interval(loss, experiment, pi)
+        interval = (found.low, found.high)
     numbers: dict[str, Any] = {
         "link_slope": slope,
         "beta": float(index.beta),
@@ -83,6 +97,7 @@ def analyse(loss: Loss, prior: float, experiment: Experiment = REFERENCE) -> Los
         "c": float(index.c),
         "information": float(statistical_information(loss, experiment, pi)),
         "explained": explained,
+        "explained_interval": interval,
         "decay": float(decay_exponent(loss, experiment, pi)) if informed else None,
     }
     return LossAnalysis(**shared, **numbers, verdict=_verdict(shared, numbers))

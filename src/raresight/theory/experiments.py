@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -242,10 +242,18 @@ class DensityExperiment(AtomicExperiment):
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalExperiment(AtomicExperiment):
-    """Held-out scores of a model, as the experiment that their ROC convex hull is.
+    """Held-out scores of a model.
 
-    Each segment of the hull is an atom: its slope is the likelihood ratio. On the data that the
-    model was fitted to the hull flatters; use held-out scores.
+    `atoms` are the segments of their ROC convex hull: the slope of each is the likelihood ratio. A hull
+    follows the noise of its rows, so on these rows it flatters, and on other rows it disappoints. Information
+    is therefore the mean of three readings of each row: one off the hull of all rows, two off hulls that the
+    row had no part in (`log_ratios`).
+
+    Where ratios rise smoothly a hull flatters three times as much as it disappoints, and where they do not
+    rise as much: two to one lies between. Where scores explain 0.63 of the cross entropy, 30 positives and
+    4000 negatives give 0.69 by the hull on average, and 0.63 by the mean.
+
+    Use held-out scores: no correction helps on the rows that the model was fitted to.
 
     >>> EmpiricalExperiment([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]).atoms.p.round(3).tolist()
     [0.333]
@@ -271,30 +279,95 @@ class EmpiricalExperiment(AtomicExperiment):
         object.__setattr__(self, "y_score", scores)
 
     @cached_property
-    def atoms(self) -> Atoms:
+    def _places(self) -> tuple[Places, Places]:
+        """The place of each positive and of each negative among the distinct scores, from the top."""
+        # Equal scores share a place; compared, since the difference of two infinities is no number.
         order = np.argsort(-self.y_score, kind="stable")
         scores, labels = self.y_score[order], self.y_true[order]
-        # One point per distinct score, by comparison: the difference of two infinities would be NaN.
-        last = np.append(np.nonzero(scores[1:] != scores[:-1])[0], labels.size - 1)
-        hits = np.append(0, np.cumsum(labels)[last])
-        false_positives = np.append(0, np.cumsum(~labels)[last])
-        corners = _upper_hull(false_positives, hits)
-        p = np.diff(hits[corners]) / hits[-1]
-        q = np.diff(false_positives[corners]) / false_positives[-1]
+        places = np.cumsum(np.append(False, scores[1:] != scores[:-1]))
+        return places[labels], places[~labels]
+
+    @cached_property
+    def atoms(self) -> Atoms:
+        _, hits, false_positives = _pooled(*_counts(self._places))
+        p, q = hits / hits.sum(), false_positives / false_positives.sum()
         with np.errstate(divide="ignore"):
             return Atoms.sorted_from(np.log(p) - np.log(q), p, q)
 
+    @cached_property
+    def log_ratios(self) -> tuple[Array, Array]:
+        """Three readings of log T of the positives, and of the negatives: two arrays of shape (3, rows).
 
-def _upper_hull(x: Array, y: Array) -> list[int]:
-    """Indices of the corners of the upper convex hull of points with rising x and y."""
-    corners: list[int] = []
-    xs, ys = x.tolist(), y.tolist()
-    for i in range(len(xs)):
-        while len(corners) >= 2:
-            a, b = corners[-2], corners[-1]
-            # In whole numbers of Python, which do not overflow: a cross product of counts may exceed 2^63.
-            if (xs[b] - xs[a]) * (ys[i] - ys[a]) < (xs[i] - xs[a]) * (ys[b] - ys[a]):
-                break
-            corners.pop()
-        corners.append(i)
-    return corners
+        The first is off the hull of all rows. The others are off hulls of nine tenths of the rows, for the
+        tenth left out, in two deals of the rows into folds.
+        """
+        counts = _counts(self._places)
+        whole = _log_ratios(*counts)
+        readings = tuple(np.stack([whole[places]] * 3) for places in self._places)
+        # Dealt by chance. Dealt by rank, the left-out rows lie so evenly among the others that they are read
+        # better than new rows would be. The seed is fixed, and the order of the table plays no part.
+        random = np.random.default_rng(0)
+        for deal in (1, 2):
+            folds = [random.permutation(places.size) % _FOLDS for places in self._places]
+            for fold in range(_FOLDS):
+                left_out = [np.flatnonzero(own == fold) for own in folds]
+                seen = [places[out] for places, out in zip(self._places, left_out, strict=True)]
+                hits, false_positives = _counts(seen, whole.size)
+                found = _log_ratios(counts[0] - hits, counts[1] - false_positives, doubt=1.0)
+                for rows, out, places in zip(readings, left_out, seen, strict=True):
+                    rows[deal, out] = found[places]
+        positives, negatives = readings
+        return positives, negatives
+
+    @cached_property
+    def ratios(self) -> Atoms:
+        """A third of each row at each of its readings: no hull of its own, but their mean."""
+        positives, negatives = self.log_ratios
+        s, places = np.unique(np.concatenate([positives.ravel(), negatives.ravel()]), return_inverse=True)
+        p = np.bincount(places[: positives.size], minlength=s.size) / positives.size
+        q = np.bincount(places[positives.size :], minlength=s.size) / negatives.size
+        inner = np.isfinite(s)
+        return Atoms(s[inner], p[inner], q[inner], float(p[s == np.inf].sum()), float(q[s == -np.inf].sum()))
+
+
+Places = np.ndarray[Any, np.dtype[np.intp]]
+
+_FOLDS = 10
+
+
+def _counts(places: Sequence[Places], size: int = 0) -> tuple[Array, Array]:
+    """Positives and negatives at each place."""
+    size = max(size, *(int(rows.max(initial=-1)) + 1 for rows in places))
+    hits, false_positives = (np.bincount(rows, minlength=size).astype(np.float64) for rows in places)
+    return hits, false_positives
+
+
+def _log_ratios(hits: Array, false_positives: Array, doubt: float = 0.0) -> Array:
+    """log T at each place by the hull of these counts; where nothing was counted, between the neighbours.
+
+    `doubt` is the weight of a negative above all and of a positive below all. Without it a few rows at an end
+    would make a ratio infinite, and one row of another fold there would cost without limit. With one row new
+    rows are read best; a half, two and four were tried.
+    """
+    p, q = np.concatenate([[0.0], hits, [doubt]]), np.concatenate([[doubt], false_positives, [0.0]])
+    counted = p + q > 0
+    starts, pooled_p, pooled_q = _pooled(p[counted], q[counted])
+    with np.errstate(divide="ignore"):
+        log_t = np.log(pooled_p / p.sum()) - np.log(pooled_q / q.sum())
+    ends = np.append(starts[1:], np.count_nonzero(counted))
+    log_t = np.repeat(log_t, ends - starts)
+    until = np.cumsum(counted)[1:-1]
+    return np.asarray((log_t[until - 1] + log_t[until - counted[1:-1]]) / 2)
+
+
+def _pooled(p: Array, q: Array) -> tuple[Places, Array, Array]:
+    """Return the segments of the hull of an ROC curve: starts, and their shares of p and q."""
+    starts = np.arange(p.size)
+    while True:
+        # Two neighbours that do not fall strictly are on one segment, and so is a run of such. All runs are
+        # pooled at once: a round costs microseconds, and rounds are few where a loop over rows is long.
+        falls = np.append(True, p[:-1] * q[1:] > p[1:] * q[:-1])
+        if falls.all():
+            return starts, p, q
+        first = np.flatnonzero(falls)
+        starts, p, q = starts[first], np.add.reduceat(p, first), np.add.reduceat(q, first)

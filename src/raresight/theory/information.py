@@ -19,16 +19,18 @@ from ..common.checks import check_probabilities, real_numbers
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
 from ._inputs import Array, as_given, check_risk_loss
-from .experiments import Experiment
+from .experiments import EmpiricalExperiment, Experiment
 from .ratios import Ratios
 from .risk import bayes_risk
-from .weight import WeightDensity, quadrature
+from .weight import Kernel, Quadrature, WeightDensity, quadrature
 
 __all__ = [
+    "ExplainedInterval",
     "LocalIndex",
     "decay_exponent",
     "divergence",
     "explained_fraction",
+    "explained_interval",
     "local_index",
     "statistical_information",
 ]
@@ -52,7 +54,8 @@ def statistical_information(loss: Loss, experiment: Experiment, prior: Any) -> A
 def explained_fraction(loss: Loss, experiment: Experiment, prior: Any) -> Any:
     """R(pi) = Delta L(pi) / L(pi), between 0 and 1: the share of the prior's risk that is explained.
 
-    Unlike Delta L it does not depend on the scale of the loss, so losses can be compared by it.
+    Unlike Delta L it does not depend on the scale of the loss, so losses can be compared by it. Of held-out
+    scores it is an estimate: `explained_interval` says how far to trust it.
 
     >>> from raresight.losses import Alpha
     >>> from raresight.theory import GaussianExperiment
@@ -60,6 +63,96 @@ def explained_fraction(loss: Loss, experiment: Experiment, prior: Any) -> Any:
     [0.117503, 0.117503]
     """
     return statistical_information(loss, experiment, prior) / bayes_risk(loss, prior)
+
+
+@dataclass(frozen=True)
+class ExplainedInterval:
+    """An estimate of the explained fraction with its confidence interval of nominal coverage `level`."""
+
+    estimate: float
+    low: float
+    high: float
+    level: float = 0.95
+
+
+def explained_interval(
+    loss: Loss, experiment: EmpiricalExperiment, prior: float, level: float = 0.95
+) -> ExplainedInterval:
+    """Return the explained fraction of held-out scores, and its confidence interval.
+
+    The estimate is that of `explained_fraction`. Each row contributes what its likelihood ratio saves or
+    costs. The interval rests on the spread of these contributions, as that of a mean does. It is Student's of
+    the rarer class, on the logarithm of the unexplained share, and holds the three readings of
+    `EmpiricalExperiment`. Rows count as independent.
+
+    Simulated normal pairs of AUC 0.76 to 0.998 at a prior of 0.01, with 30 to 300 positives: 95 % intervals
+    cover 90 to 99 %. The estimate is biased by -0.024 to 0.011, the hull on its own rows by 0.01 to 0.12.
+    Only the alpha loss of 0.5 at an AUC of 0.998 with 30 positives has more, -0.06.
+
+    Raises:
+        TypeError: The experiment is not a sample: its explained fraction is known, not estimated.
+
+    >>> from raresight.losses import CrossEntropy
+    >>> random = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], [3000, 30])
+    >>> scores = EmpiricalExperiment(y, random.normal(size=3030) + 3 * y)
+    >>> found = explained_interval(CrossEntropy(), scores, 0.01)
+    >>> found.low < 0.632 < found.high  # 0.632 in truth
+    True
+    """
+    pi = _check(loss, experiment, prior, "explained_interval")
+    if not isinstance(experiment, EmpiricalExperiment):
+        raise TypeError(
+            "explained_interval needs an EmpiricalExperiment: of any other the explained fraction is known"
+        )
+    if pi.ndim:
+        raise ValueError(f"explained_interval takes one prior, got an array of shape {pi.shape}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    risk = float(bayes_risk(loss, pi))
+    # The readings of a row rest on one label, so they count as one.
+    found = [rows / risk for rows in _contributions(loss, experiment, float(pi))]
+    gains = [rows.mean(axis=0) for rows in found]
+    estimate = float(sum(rows.mean() for rows in gains))
+    fewest = min(rows.size for rows in gains)
+    if fewest < 2:  # one row has no spread
+        return ExplainedInterval(max(estimate, 0.0), 0.0, 1.0, level)
+    from scipy.special import stdtrit
+
+    spread = math.sqrt(sum(rows.var(ddof=1) / rows.size for rows in gains))
+    # The unexplained share is a mean of costs, none below zero and a few large: its logarithm is more nearly
+    # normal, and no interval reaches beyond one.
+    rest = max(1 - estimate, np.finfo(float).tiny)
+    step = float(stdtrit(fewest - 1, (1 + level) / 2)) * spread / rest
+    low, high = (1 - rest * math.exp(min(sign * step, 700.0)) for sign in (1, -1))
+    # Where no row of one class is among the other, nothing spreads. What is not known is how far apart they
+    # are, and on that the readings differ.
+    readings = sum(rows.mean(axis=1) for rows in found)
+    low, high = min(low, float(np.min(readings))), max(high, float(np.max(readings)))
+    return ExplainedInterval(max(estimate, 0.0), max(low, 0.0), max(high, 0.0), level)
+
+
+def _contributions(loss: Loss, experiment: EmpiricalExperiment, prior: float) -> tuple[Array, Array]:
+    """What each reading of a positive and of a negative saves: the integral of w or -w e^s up to log T."""
+    weight = WeightDensity(loss, np.array([prior]))
+    rule = _rule(weight, experiment.ratios)
+    order = np.argsort(rule.s)
+    s, mass = rule.s[order], rule.mass[order]
+    start = np.searchsorted(s, 0.0)
+
+    def saved(log_t: Array, density: Array) -> Array:
+        total = np.append(0.0, np.cumsum(density))
+        return np.asarray(total[np.searchsorted(s, log_t)] - total[start])
+
+    positives, negatives = experiment.log_ratios
+    missed, raised = _costs_of_the_prior(weight)
+    # mass holds w min(1, e^s).
+    of_positives = saved(positives, mass * np.exp(-np.minimum(s, 0)))
+    of_negatives = saved(negatives, -mass * np.exp(np.maximum(s, 0)))
+    return (
+        np.where(positives == np.inf, missed, of_positives),
+        np.where(negatives == -np.inf, raised, of_negatives),
+    )
 
 
 def decay_exponent(loss: Loss, experiment: Experiment, prior: Any) -> Any:
@@ -84,36 +177,57 @@ def decay_exponent(loss: Loss, experiment: Experiment, prior: Any) -> Any:
 def _information(loss: Loss, ratios: Ratios, priors: Array) -> tuple[Array, Array]:
     """Delta L and pi dDelta L/dpi at each prior."""
     weight = WeightDensity(loss, priors)
-    information = np.zeros(len(priors))
-    slope = np.zeros(len(priors))
-    # The regret of the ROC curve changes sides at even ratios, s = 0, so no panel may cross it.
-    edges = np.unique(np.append(ratios.edges, 0.0))
-    if edges.size > 1:
-        # Each without the factor e^s where s < 0, which the quadrature keeps with the weight.
-        def positives(s: Array) -> Array:
-            return np.sign(s) * _scaled(ratios.tails(s)[0], -np.minimum(s, 0))
-
-        def negatives(s: Array) -> Array:
-            return np.sign(s) * _scaled(ratios.tails(s)[1], np.maximum(s, 0))
-
-        def regret(s: Array) -> Array:
-            # The class that a level favours has more mass beyond it, so a difference below zero is rounding.
-            return np.maximum(positives(s) - negatives(s), 0.0)
-
-        rule = quadrature(weight, edges, regret)
-        regrets, of_positives, of_negatives = rule.integrate(regret, positives, negatives)
-        information += regrets
-        slope += of_positives + np.exp(weight.log_rho) * of_negatives
+    rule = _rule(weight, ratios)
+    odds = np.exp(weight.log_rho)
+    positives, negatives = _regret_parts(ratios)
+    information, of_positives, of_negatives = rule.integrate(_regret(ratios), positives, negatives)
+    slope = of_positives + odds * of_negatives
     # Where one class has mass that the other lacks, the ratio is 0 or infinite. Such points are recognised
     # without error, and what the prior would have cost there is gained.
     if ratios.p_alone or ratios.q_alone:
-        with NumpyOps.guard():
-            z = loss._score(NumpyOps, weight.log_rho)
-            missed = np.exp(np.log(priors) + loss._log_value(NumpyOps, z, 1))
-            raised = np.exp(np.log1p(-priors) + loss._log_value(NumpyOps, z, 0))
+        missed, raised = _costs_of_the_prior(weight)
         information += ratios.p_alone * missed + ratios.q_alone * raised
-        slope += ratios.p_alone * missed - np.exp(weight.log_rho) * ratios.q_alone * raised
-    return information, slope
+        slope += ratios.p_alone * missed - odds * ratios.q_alone * raised
+    # Chance may bring a sample without information below zero.
+    return np.maximum(information, 0.0), slope
+
+
+def _rule(weight: WeightDensity, ratios: Ratios) -> Quadrature:
+    """Nodes between the levels of the ratios, at which their regret is integrated accurately."""
+    # The regret of the ROC curve changes sides at even ratios, s = 0, so no panel may cross it.
+    edges = np.unique(np.append(ratios.edges, 0.0))
+    if edges.size == 1:
+        nothing = np.zeros(0)
+        return Quadrature(nothing, nothing.astype(np.int64), nothing, len(weight.priors))
+    regret = _regret(ratios)
+    # The class that a level favours has more mass beyond it: a regret below zero is rounding, or chance in a
+    # sample. Accuracy is measured by its size, since the integral may be nearly zero.
+    return quadrature(weight, edges, lambda s: np.abs(regret(s)))
+
+
+def _regret(ratios: Ratios) -> Kernel:
+    positives, negatives = _regret_parts(ratios)
+    return lambda s: np.asarray(positives(s) - negatives(s))
+
+
+def _regret_parts(ratios: Ratios) -> tuple[Kernel, Kernel]:
+    """The part of positives in the regret and that of negatives, without the factor e^s where s < 0.
+
+    The quadrature keeps that factor with the weight.
+    """
+    return (
+        lambda s: np.sign(s) * _scaled(ratios.tails(s)[0], -np.minimum(s, 0)),
+        lambda s: np.sign(s) * _scaled(ratios.tails(s)[1], np.maximum(s, 0)),
+    )
+
+
+def _costs_of_the_prior(weight: WeightDensity) -> tuple[Array, Array]:
+    """What the score of the prior costs on a positive and on a negative, times their shares."""
+    with NumpyOps.guard():
+        z = weight.loss._score(NumpyOps, weight.log_rho)
+        missed = np.exp(np.log(weight.priors) + weight.loss._log_value(NumpyOps, z, 1))
+        raised = np.exp(np.log1p(-weight.priors) + weight.loss._log_value(NumpyOps, z, 0))
+    return missed, raised
 
 
 def _scaled(mass: Array, s: Array) -> Array:

@@ -75,7 +75,7 @@ class Quadrature:
             np.bincount(self.which, weights=self.mass * kernel(self.s), minlength=self.n_priors)
             for kernel in kernels
         ]
-        return np.array(sums)
+        return np.array(sums, dtype=np.float64)  # bincount of nothing counts in integers
 
 
 def quadrature(weight: WeightDensity, edges: Array, kernel: Kernel) -> Quadrature:

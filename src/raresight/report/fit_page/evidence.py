@@ -12,6 +12,7 @@ from ...automl.wording import repeat_note, search_summary, split_sentence
 from ...model.families import Candidate
 from ...tables.profile import ColumnProfile
 from ..fit_content import FitContent
+from ..fit_measures import InformationRow
 from . import html as w
 from .html import empty, heads, left_out, sortable_heads, table
 
@@ -162,7 +163,8 @@ def evidence(content: FitContent) -> str:
 <p class="caption">Statistical information of each loss in the held-out scores, at odds of one positive to
 {w.count(negatives)} negatives. It shrinks like a power of the odds as positives get rarer. The index is that
 power: a small index means that the loss still learns from rare positives. The explained fraction is the share
-of the risk that the scores remove, compared with knowing only the share of positives.</p>
+of the risk that the scores remove, compared with knowing only the share of positives. It is corrected for the
+optimism of few positives; the 95 % interval below it takes rows as independent.</p>
 {_information(content)}
 <h3>Rows with the largest influence</h3>
 <p class="caption">Training rows with the largest influence on the fit. A label that contradicts the
@@ -178,11 +180,17 @@ def _information(content: FitContent) -> str:
     head = heads(("Loss", ""), ("Index", "n"), ("Explained fraction", "n"), ("Information", "n"))
     body = "".join(
         f'<tr><td><code>{w.loss(row.loss)}</code></td><td class="n">{w.decimal(row.index, 3)}</td>'
-        f'<td class="n">{w.percent(row.explained_fraction)}</td>'
+        f'<td class="n">{w.percent(row.explained_fraction)}{_ends(row)}</td>'
         f'<td class="n">{"none" if row.information is None else f"{row.information:.3g}"}</td></tr>'
         for row in rows
     )
     return table("information-table", "Statistical information", head, body, len(rows))
+
+
+def _ends(row: InformationRow) -> str:
+    if row.explained_low is None or row.explained_high is None:
+        return ""
+    return f'<span class="note">{w.percent(row.explained_low)} to {w.percent(row.explained_high)}</span>'
 
 
 def _influential(content: FitContent) -> str:
