@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 
 from raresight.tables import learn_schema
+from raresight.tables.summaries import summarize_column
+from raresight.tables.targets import labels_of, learn_target
 
 
 def table_of(values):
@@ -109,3 +111,24 @@ def test_among_numbers_a_word_for_no_value_is_a_missing_label():
     with pytest.raises(ValueError, match="missing in 1 of 5 rows"):
         learn_schema(table_of(["0", "1", "NA", "0", "1"]), "y")
     assert learn_schema(table_of(["NA", "EU", "NA"]), "y").positive == "EU"
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("low", [2**53, -(2**63), 2**63 - 2, 2**64 - 2, 10**17])
+def test_labels_that_differ_only_beyond_the_digits_of_a_float(low, as_text):
+    values = pa.array([low, low, low + 1, low], pa.uint64() if low > 2**63 else pa.int64())
+    values = values.cast(pa.string()) if as_text else values
+    target = learn_target(summarize_column("y", values))
+    assert (target.negative, target.positive) == (str(low), str(low + 1))
+    assert labels_of(values, "y", target).tolist() == [0, 0, 1, 0]
+    assert learn_target(summarize_column("y", values), str(low)).positive == str(low)
+    assert labels_of(pa.array([f" {low + 1}", f"{low} "]), "y", target).tolist() == [1, 0]
+
+
+def test_labels_that_a_float_cannot_tell_apart_are_refused():
+    for values in (
+        pa.array([2**53, 2**53 + 1]).cast(pa.decimal128(38, 0)),
+        pa.array([f"{2**53}.0", f"{2**53 + 1}.0"]),
+    ):
+        with pytest.raises(ValueError, match=r"9007199254740992(\.0)?, which float64 cannot"):
+            learn_target(summarize_column("y", values))

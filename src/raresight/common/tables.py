@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
+from .checks import check_arrow
 from .json_values import kind_of_values
 
 # By position, because names may be numbers.
@@ -208,7 +209,7 @@ def _arrow_as_pandas(X: Any) -> Any:
     """Return an Arrow table or batch as a DataFrame, truth values and columns of nulls alone as numbers."""
     import pyarrow as pa
 
-    table = pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
+    table = check_arrow(pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X, "X")
     for place, field in enumerate(table.schema):
         if pa.types.is_boolean(field.type) or pa.types.is_null(field.type):
             numbers = table.column(place).cast(pa.int8()).cast(pa.float64())

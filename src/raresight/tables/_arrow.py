@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,15 @@ def compute() -> Any:
     import pyarrow.compute
 
     return pyarrow.compute
+
+
+@contextmanager
+def naming_column(name: str) -> Iterator[None]:
+    """Name the column in what Arrow raises about its values."""
+    try:
+        yield
+    except (arrow().ArrowException, OverflowError) as error:
+        raise ValueError(f"column {name!r} holds values that cannot be read") from error
 
 
 def whole(values: Any) -> Any:

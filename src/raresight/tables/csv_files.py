@@ -18,10 +18,12 @@ import warnings
 import weakref
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from raresight.common.atomic_files import naming_file
 from raresight.tables._arrow import arrow
 from raresight.tables.sources import READABLE, Part, refuse_repeated_names, zip_member
 
@@ -258,10 +260,15 @@ class CsvFile:
             path.symlink_to(self.part.path.absolute())
             return path
         decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding)(), translate=newlines)
-        with path.open("wb") as copy:
-            for chunk in _chunks(self.part):
-                copy.write(decoder.decode(chunk).encode())
-            copy.write(decoder.decode(b"", final=True).encode())
+        try:
+            with naming_file(path), path.open("wb") as copy:
+                for chunk in _chunks(self.part):
+                    copy.write(decoder.decode(chunk).encode())
+                copy.write(decoder.decode(b"", final=True).encode())
+        except UnicodeError as error:
+            raise ValueError(
+                f"{self.part.path} is {encoding.upper()} text that is damaged or cut short; save it as UTF-8"
+            ) from error
         return path
 
 
@@ -293,18 +300,30 @@ def _connection(memory: str) -> Any:
 
 def _chunks(part: Part) -> Iterator[bytes]:
     """Yield the content of a file, unpacked, in pieces."""
-    with part.path.open("rb") as raw:
-        stream = _unpacked(part, raw)
+    with naming_file(part.path), part.path.open("rb") as raw:
+        with _naming_archive(part):
+            stream = _unpacked(part, raw)
         while True:
-            try:
+            with _naming_archive(part):
                 chunk = stream.read(_CHUNK)
-            except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
-                raise ValueError(
-                    f"{part.path} is compressed ({part.compression}) and damaged or cut short: {error}"
-                ) from error
             if not chunk:
                 return
             yield bytes(chunk)
+
+
+@contextmanager
+def _naming_archive(part: Part) -> Iterator[None]:
+    """Name the archive in an error of its library."""
+    try:
+        yield
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # damaged bytes make five libraries raise a dozen kinds of errors
+        if not part.compression:
+            raise
+        raise ValueError(
+            f"{part.path} is compressed ({part.compression}) and damaged or cut short"
+        ) from error
 
 
 def _unpacked(part: Part, raw: BinaryIO) -> Any:
@@ -315,13 +334,7 @@ def _unpacked(part: Part, raw: BinaryIO) -> Any:
         return lzma.LZMAFile(raw)
     if part.compression == "zip":
         return zipfile.ZipFile(cast(Any, raw)).open(zip_member(part.path))
-    try:
-        return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), part.compression)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(
-            f"{part.path} is compressed with {part.compression}, which this pyarrow cannot read; "
-            "unpack it first"
-        ) from error
+    return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), part.compression)
 
 
 def _scan(part: Part) -> _FileScan:

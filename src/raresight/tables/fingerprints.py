@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from raresight.tables._arrow import arrow, mask_of, missing_of, numbers_from
+from raresight.tables._arrow import arrow, mask_of, missing_of, naming_column, numbers_from
 from raresight.tables.text_values import is_text
 
 __all__ = ["Fingerprint", "fingerprint"]
@@ -46,8 +46,9 @@ class Fingerprint:
     def update(self, part: Any) -> None:
         """Add the rows of an Arrow table or record batch."""
         self._rows += part.num_rows
-        for digest, values in zip(self._columns, part.columns, strict=True):
-            digest.update(values)
+        for digest, name, values in zip(self._columns, self._schema.names, part.columns, strict=True):
+            with naming_column(name):
+                digest.update(values)
 
     def hexdigest(self) -> str:
         """Return the fingerprint of all rows so far."""
@@ -103,6 +104,7 @@ class _ColumnDigest:
             self._content.update(numbers_from(chunk.fill_null(zero)).tobytes())
         elif (
             pa.types.is_timestamp(chunk.type)
+            or pa.types.is_duration(chunk.type)
             or pa.types.is_date64(chunk.type)
             or pa.types.is_time64(chunk.type)
         ):

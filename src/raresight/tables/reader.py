@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from raresight.common.checks import check_arrow
 from raresight.tables._arrow import arrow
 from raresight.tables.csv_files import CsvFile, TableWarning
 from raresight.tables.fingerprints import fingerprint
@@ -249,9 +250,12 @@ def _as_schema(table: Any, schema: Any) -> Any:
 
 
 def _damaged(part: Part, error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"{part.path} needs more memory than there is; it is damaged, or too large to be read here"
     kind = "a Parquet" if part.kind == "parquet" else "an Arrow"
-    detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return f"{part.path} is {kind} file that is damaged or cut short: {detail}"
+    if isinstance(error, NotImplementedError):
+        return f"{part.path} is {kind} file with a type or compression that this pyarrow cannot read"
+    return f"{part.path} is {kind} file that is damaged or cut short"
 
 
 def _schema_of(part: Part) -> Any:
@@ -262,11 +266,14 @@ def _schema_of(part: Part) -> Any:
     try:
         if part.kind == "parquet":
             with pyarrow.parquet.ParquetFile(part.path, page_checksum_verification=True) as file:
-                return file.schema_arrow
-        with pa.memory_map(str(part.path)) as mapped:
-            opened = pyarrow.ipc.open_file if part.kind == "arrow file" else pyarrow.ipc.open_stream
-            return opened(mapped).schema
-    except (pa.ArrowException, OSError, EOFError) as error:
+                schema = file.schema_arrow
+        else:
+            with pa.memory_map(str(part.path)) as mapped:
+                opened = pyarrow.ipc.open_file if part.kind == "arrow file" else pyarrow.ipc.open_stream
+                schema = opened(mapped).schema
+        _ = schema.names  # decoded here, where damage is expected
+        return schema
+    except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
         raise ValueError(_damaged(part, error)) from error
 
 
@@ -278,10 +285,11 @@ def _read_whole(part: Part, columns: list[str]) -> Any:
     try:
         if part.kind == "parquet":
             with pyarrow.parquet.ParquetFile(part.path, page_checksum_verification=True) as file:
-                return file.read(columns=columns).select(columns)
+                table = file.read(columns=columns).select(columns)
+                return check_arrow(table, str(part.path))
         with pa.memory_map(str(part.path)) as mapped:
             opened = pyarrow.ipc.open_file if part.kind == "arrow file" else pyarrow.ipc.open_stream
-            return opened(mapped).read_all().select(columns)
+            return check_arrow(opened(mapped).read_all().select(columns), str(part.path))
     except (pa.ArrowException, OSError, EOFError) as error:
         raise ValueError(_damaged(part, error)) from error
 
@@ -301,16 +309,17 @@ def _pieces(part: Part, columns: list[str], rows: int) -> Iterator[tuple[Any, fl
                 done = 0
                 for batch in file.iter_batches(batch_size=rows, columns=columns):
                     done += batch.num_rows
-                    yield batch, done / file.metadata.num_rows
+                    yield check_arrow(batch, str(part.path)), done / file.metadata.num_rows
             return
         with pa.memory_map(str(part.path)) as mapped:
             if part.kind == "arrow file":
                 opened = pyarrow.ipc.open_file(mapped)
                 for number in range(opened.num_record_batches):
-                    yield opened.get_batch(number), (number + 1) / opened.num_record_batches
+                    batch = opened.get_batch(number).select(columns)
+                    yield check_arrow(batch, str(part.path)), (number + 1) / opened.num_record_batches
             else:
                 for batch in pyarrow.ipc.open_stream(mapped):
-                    yield batch, mapped.tell() / part.size
+                    yield check_arrow(batch.select(columns), str(part.path)), mapped.tell() / part.size
     except (pa.ArrowException, OSError, EOFError) as error:
         raise ValueError(_damaged(part, error)) from error
 
@@ -350,7 +359,7 @@ def table_of(frame: Any) -> Any:
                 f"not {type(frame).__name__}"
             )
     refuse_repeated_names(list(table.schema.names), "the table")
-    return table
+    return check_arrow(table, "the table")
 
 
 def _from_pandas(frame: Any) -> Any:

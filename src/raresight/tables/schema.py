@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.tables._arrow import arrow, compute, numbers_from
+from raresight.tables._arrow import arrow, compute, naming_column, numbers_from
 from raresight.tables.column_codec import (
     DecimalMarks,
     codes_of,
@@ -130,12 +130,13 @@ class Schema:
         numbers: list[NDArray[Any]] = []
         for column in self.columns:
             values = batch.column(column.name)
-            if column.kind == "numeric":
-                numbers.append(numbers_of(values, column, first_row, marks))
-            elif column.kind == "categorical":
-                numbers.append(codes_of(values, column)[0])
-            else:
-                numbers.extend(date_parts(moments_of(values, column, first_row), column.parts))
+            with naming_column(column.name):
+                if column.kind == "numeric":
+                    numbers.append(numbers_of(values, column, first_row, marks))
+                elif column.kind == "categorical":
+                    numbers.append(codes_of(values, column)[0])
+                else:
+                    numbers.extend(date_parts(moments_of(values, column, first_row), column.parts))
         return numbers
 
     def unknown_counts(self, table: Any) -> dict[str, int]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from raresight.common.atomic_files import regular_file
+
 FileKind = Literal["csv", "parquet", "arrow file", "arrow stream", "sqlite"]
 Compression = Literal["", "gzip", "bz2", "zstd", "lz4", "xz", "zip"]
 
@@ -42,6 +44,7 @@ _OTHERS = (
     (b"<html", "an HTML page"),
 )
 READABLE = "CSV, Parquet, Arrow and SQLite files can be read"
+_ENCRYPTED = 1  # bit of the flags of a member of a zip archive
 # Behind the path of a database comes the name of a table, as in "payments.db::cards".
 _TABLE_MARK = "::"
 
@@ -86,8 +89,6 @@ def find_parts(source: str | Path) -> list[Part]:
         return _parts_of_folder(path)
     if not path.exists():
         raise FileNotFoundError(_missing(path, str(source)))
-    if not path.is_file():
-        raise ValueError(f"{path} is neither a file nor a folder; save the table to a file first")
     part = _part(path)
     if table and part.kind != "sqlite":
         raise ValueError(f"{path} is no SQLite database, so that no table {table!r} can be chosen in it")
@@ -158,7 +159,9 @@ def _name(kind: FileKind) -> str:
 
 
 def _part(path: Path) -> Part:
-    with path.open("rb") as file:
+    if not path.exists():
+        raise ValueError(f"{path} is a link to a file that does not exist; remove it or bring the file back")
+    with regular_file(path).open("rb") as file:
         start = file.read(64)
     if not start:
         raise ValueError(f"{path} is empty (0 bytes)")
@@ -185,14 +188,19 @@ def zip_member(path: Path) -> str:
     """Return the name of the one file in a zip archive."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if not name.endswith("/")]
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is a damaged zip archive: {error}") from error
+            members = [member for member in archive.infolist() if not member.is_dir()]
+    except MemoryError:
+        raise
+    except Exception as error:  # zipfile raises many kinds where the directory is damaged
+        raise ValueError(f"{path} is a damaged zip archive") from error
+    names = [member.filename for member in members]
     if "[Content_Types].xml" in names:
         raise ValueError(f"{path} is an Excel workbook or another office document; save the table as CSV")
     names = [name for name in names if not name.startswith("__MACOSX/")]
     if len(names) != 1:
         raise ValueError(f"{path} is an archive of {len(names)} files; unpack it and give one of them")
+    if any(member.flag_bits & _ENCRYPTED for member in members if member.filename == names[0]):
+        raise ValueError(f"{path} is an encrypted zip archive; unpack it first")
     return names[0]
 
 

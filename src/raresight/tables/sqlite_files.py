@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
+from raresight.common.atomic_files import regular_file
 from raresight.tables._arrow import arrow
 from raresight.tables.sources import Part, known_columns
 from raresight.tables.text_values import text_of_mixed
@@ -121,6 +122,9 @@ def _opened(part: Part) -> sqlite3.Connection:
     A database in write-ahead mode needs files beside it even to be read. In a folder that cannot be written,
     `immutable` does without them. It is safe there only if no write waits in such a file.
     """
+    for ending in ("-wal", "-journal"):  # SQLite would open these, too, and wait for a pipe
+        if (beside := part.path.with_name(part.path.name + ending)).exists():
+            regular_file(beside)
     address = f"{part.path.absolute().as_uri()}?mode=ro"
     # Batches may be read in another thread than the one that opened them.
     connection = sqlite3.connect(address, uri=True, check_same_thread=False)

@@ -17,12 +17,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.tables._arrow import arrow, compute, mask_of, numbers_from
+from raresight.tables._arrow import arrow, compute, mask_of, naming_column, numbers_from
 from raresight.tables.column_codec import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
 from raresight.tables.date_formats import number_date_formats
 from raresight.tables.text_values import is_text, numbers_in_text
 
-__all__ = ["ColumnSummary", "NumberSummary", "TableSummary", "Texts", "summarize", "summarize_column"]
+__all__ = [
+    "ColumnSummary",
+    "NumberSummary",
+    "TableSummary",
+    "Texts",
+    "as_integers",
+    "summarize",
+    "summarize_column",
+]
 
 SummaryKind = Literal["text", "category", "number", "boolean", "moment", "time of day", "other", "nothing"]
 
@@ -475,13 +483,14 @@ def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool =
 def _numbers_of_text(present: Any, floats: Any, keep: bool) -> NumberSummary:
     """Summarize the texts that are numbers, as whole numbers if all of them are written so."""
     written = present if floats.null_count == 0 else present.filter(floats.is_valid())
-    whole = _as_integers(written, floats)
+    whole = as_integers(written, floats)
     if whole is not None:
         return summarize_numbers(numbers_from(whole), integer=True, keep=keep)
     return summarize_numbers(numbers_from(floats.drop_null()), integer=False)
 
 
-def _as_integers(written: Any, floats: Any) -> Any:
+def as_integers(written: Any, floats: Any) -> Any:
+    """Read text as int64, or uint64 if its numbers `floats` need that; None if one is not whole."""
     pa = arrow()
     largest = compute().max(floats).as_py()
     type_ = pa.uint64() if largest is not None and 2.0**63 <= largest <= 2.0**64 else pa.int64()
@@ -534,12 +543,13 @@ def summarize(parts: Any, *, keep: Any = lambda name: False) -> TableSummary:
     waiting: list[tuple[int, TableSummary]] = []
     folded: set[str] = set()
     for part in parts:
-        merged = TableSummary(
-            tuple(
-                summarize_column(name, part.column(name), keep=keep(name), fold=name in folded)
-                for name in part.schema.names
-            )
-        )
+        columns = []
+        for name in part.schema.names:
+            with naming_column(name):
+                columns.append(
+                    summarize_column(name, part.column(name), keep=keep(name), fold=name in folded)
+                )
+        merged = TableSummary(tuple(columns))
         size = 1
         while waiting and waiting[-1][0] <= size:
             earlier_size, earlier = waiting.pop()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, mask_of, numbers_from, whole
 from raresight.tables.column_codec import is_number, plain, texts_of, typed_numbers
-from raresight.tables.summaries import MOST_COUNTED, ColumnSummary
+from raresight.tables.summaries import MOST_COUNTED, ColumnSummary, as_integers
 from raresight.tables.text_values import FALSE, NO_VALUE, TRUE, is_text, numbers_in_text, truths
 
 TargetKind = Literal["boolean", "number", "text"]
@@ -104,7 +104,7 @@ def learn_target(summary: ColumnSummary, positive: Any = None) -> Target:
             "a target is text, truth values or numbers"
         )
     if len(counts) != 2:
-        raise ValueError(_not_two(counts, name, positive))
+        raise ValueError(_not_two(counts, name, kind))
     if positive is not None:
         chosen, note = _matched(positive, list(counts), kind, name), ""
     else:
@@ -129,7 +129,7 @@ def _meant(counts: dict[str, int], name: str) -> tuple[dict[str, int], TargetKin
         own = len(present) == 2
         kind, values = "boolean", list(present) if own else [str(value) for value in truth_values]
     elif present and np.isfinite(numbers).all() and not any(re.match(r"\s*0\d", text) for text in present):
-        kind, values = "number", [_text(float(number)) for number in numbers]
+        kind, values = "number", [_text(_number(text)) for text in present]
     else:
         return counts, "text"
     # Among numbers, "NA" is no value; among words it may be one.
@@ -155,8 +155,7 @@ def labels_of(values: Any, name: str, target: Target, first_row: int = 0) -> NDA
         is_negative = mask_of(pc.equal(texts, target.negative))
     else:
         numbers = _as_numbers(array, kind)
-        is_positive = numbers == _number(target.positive)
-        is_negative = numbers == _number(target.negative)
+        is_positive, is_negative = (numbers == _number(value) for value in (target.positive, target.negative))
     strange = ~(is_positive | is_negative)
     if strange.any():
         row = int(np.argmax(strange))
@@ -205,7 +204,10 @@ def _as_numbers(array: Any, kind: TargetKind) -> NDArray[Any]:
     if kind != "text":
         return typed_numbers(array)
     pa, pc = arrow(), compute()
-    return numbers_from(pc.coalesce(numbers_in_text(array), truths(array).cast(pa.float64())))
+    numbers = pc.coalesce(numbers_in_text(array), truths(array).cast(pa.float64()))
+    # In float64 the labels 2^53 and 2^53 + 1 would be one.
+    exact = as_integers(pc.utf8_trim_whitespace(array), numbers)
+    return numbers_from(numbers if exact is None else exact)
 
 
 def _text(value: Any) -> str:
@@ -218,16 +220,26 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, int) else repr(number)
 
 
-def _number(text: str) -> float:
-    """Return the number of a target value that is a truth value or a number."""
-    return float(text.strip().lower() == "true") if text.strip() in (*TRUE, *FALSE) else float(text)
+def _number(text: str) -> float | int:
+    """Return the number of a target value that is a truth value or a number; whole numbers stay exact."""
+    if text.strip() in (*TRUE, *FALSE):
+        return float(text.strip().lower() == "true")
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
-def _not_two(counts: dict[str, int], name: str, positive: Any) -> str:
+def _not_two(counts: dict[str, int], name: str, kind: TargetKind) -> str:
     if len(counts) == 0:
         return f"the target column {name!r} has no rows"
     if len(counts) == 1:
         (value,) = counts
+        if kind == "number" and abs(_number(value)) >= 2**53:
+            return (
+                f"the target column {name!r} holds numbers near {value}, which float64 cannot tell apart; "
+                "write the labels as 0 and 1"
+            )
         return (
             f"the target column {name!r} holds only {value!r} in all rows; a model needs rows of both classes"
         )
