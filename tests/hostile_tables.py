@@ -257,6 +257,46 @@ def _(folder: Path) -> Path:
     return csv(frame().assign(when=when), folder)
 
 
+@case("codes with leading zeros", says="leading zeros")
+def _(folder: Path) -> Path:
+    return csv(frame().assign(zip=lambda t: "0" + (1230 + t.index % 9).astype(str)), folder)
+
+
+@case("dates in numbers", says="YYYYMMDD")
+def _(folder: Path) -> Path:
+    return parquet(frame().assign(day=lambda t: 20210101 + t.index % 28), folder)
+
+
+@case("dates with names of months, years of two digits and AM or PM", says="MM/DD/YYYY")
+def _(folder: Path) -> Path:
+    when = pd.Timestamp("2021-04-01") + pd.to_timedelta(np.arange(ROWS) * 7, unit="h")
+    ways = {"oracle": "%d-%b-%y", "german": "%d.%m.%y", "excel": "%m/%d/%Y %I:%M %p", "slashes": "%Y/%m/%d"}
+    return csv(frame().assign(**{name: when.strftime(way) for name, way in ways.items()}), folder)
+
+
+@case("dates that no value makes clear", says="not read as dates")
+def _(folder: Path) -> Path:
+    return csv(frame().assign(when=lambda t: [f"{1 + i % 12}/{1 + i % 7}/2021" for i in t.index]), folder)
+
+
+@case("integers near 2**64", says="beyond the 16 digits")
+def _(folder: Path) -> Path:
+    order = np.random.default_rng(0).permutation(ROWS)
+    numbers = np.array([2**64 - 1 - int(i) for i in order], np.uint64)
+    return parquet(frame().assign(hash=numbers, few=numbers // 100), folder)
+
+
+@case("durations and moments beyond their range", says="294246")
+def _(folder: Path) -> Path:
+    table = pa.Table.from_pandas(frame(), preserve_index=False)
+    far = pa.array(10**13 * (np.arange(ROWS) % 3) + np.arange(ROWS) // 2)
+    table = table.append_column("wait", far.cast(pa.duration("s")))
+    table = table.append_column("when", far.cast(pa.timestamp("s")))
+    path = folder / "table.parquet"
+    pq.write_table(table, path)
+    return path
+
+
 @case("dates with time zone")
 def _(folder: Path) -> Path:
     when = pd.date_range("2024-01-01", periods=ROWS, freq="h", tz="Europe/Brussels")

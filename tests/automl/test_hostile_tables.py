@@ -62,7 +62,8 @@ def test_hostile_table(case, tmp_path, monkeypatch, capsys):
     assert (out / "report.html").stat().st_size < 3_000_000
     model = raresight.load(out / "model")
     dropped = " ".join(f"{column.name} {column.reason}" for column in model.schema.dropped)
-    assert case.says in dropped + " ".join(outcome["warnings"])
+    notes = " ".join(column["note"] for column in outcome["columns"])
+    assert case.says in dropped + notes + " ".join(outcome["warnings"])
 
 
 def test_there_are_enough_cases():

@@ -22,11 +22,11 @@ from raresight.metrics.comparison import Comparison
 from raresight.model.families import Candidate
 from raresight.report.fit_content import FitContent, MapPoint, Reliability
 from raresight.report.fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
-from raresight.tables.columns import Dropped
-from raresight.tables.profile import ColumnProfile, Profile
+from raresight.tables.profile import ColumnProfile, DroppedProfile, Profile
 
 HOSTILE = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\"&'</table>"
 FPR, MAX_FPR = 0.001, 0.01
+NOTES = {3: "dates read as DD.MM.YYYY; '?' is missing"}
 WINNER = "tbl(alpha=0.8,C=0.5)"
 LONG_LOSS = "vectorscaling(delta=0.6603,delta_neg=1.0,iota_pos=0.0,iota_neg=0.0)"
 
@@ -58,8 +58,11 @@ def outcome_of(y: Any, log_odds: Any) -> Outcome:
             prior=positives / len(y),
             rho=positives / negatives,
             duplicates=27,
-            columns=tuple(ColumnProfile(n, "numeric", 0.02, 100 + i, "", 0.6) for i, n in enumerate(names)),
-            dropped=(Dropped("customer", "looks like an identifier"),),
+            columns=tuple(
+                ColumnProfile(n, "numeric", 0.02, 100 + i, NOTES.get(i, ""), 0.6, example="-1.3598")
+                for i, n in enumerate(names)
+            ),
+            dropped=(DroppedProfile("customer", "looks like an identifier", "c-1071"),),
             warnings=("27 rows are exact copies of another row.",),
         ),
         influential=tuple(InfluentialRow(1000 + i, i % 2, 0.01 * i, 0.1 / (i + 1)) for i in range(20)),
@@ -158,8 +161,8 @@ def hostile(content: FitContent) -> FitContent:
         held_out=replace(outcome.held_out, threshold=replace(outcome.held_out.threshold, safe=None)),
         profile=replace(
             outcome.profile,
-            columns=(ColumnProfile(HOSTILE, "categorical", 0.0, 3, HOSTILE),),
-            dropped=(Dropped(HOSTILE, HOSTILE),),
+            columns=(ColumnProfile(HOSTILE, "categorical", 0.0, 3, HOSTILE, example=HOSTILE),),
+            dropped=(DroppedProfile(HOSTILE, HOSTILE, HOSTILE),),
             warnings=(HOSTILE,),
         ),
         influential=(),

@@ -15,8 +15,7 @@ from raresight.report.fit_content import Reliability
 from raresight.report.fit_measures import curve_of, distribution_of, reliability_of
 from raresight.report.fit_page import write_fit_page
 from raresight.report.fit_page.page import for_script
-from raresight.tables.columns import Dropped
-from raresight.tables.profile import ColumnProfile
+from raresight.tables.profile import ColumnProfile, DroppedProfile
 from report.fit_page_browser import Opened, agrees
 from report.fit_page_sample import FPR, HOSTILE, hostile, of_outcome
 
@@ -199,7 +198,7 @@ def test_wide_table_does_not_make_a_big_page(content, tmp_path):
         ColumnProfile(f"column {i} " + "x" * 300, "numeric", missing=0.0, distinct=9, note="y" * 400)
         for i in range(5000)
     ]
-    dropped = tuple(Dropped(column.name, "constant") for column in columns)
+    dropped = tuple(DroppedProfile(column.name, "constant") for column in columns)
     profile = replace(content.outcome.profile, columns=tuple(columns), dropped=dropped)
     wide = of_outcome(content, profile=profile)
     path = write_fit_page(wide, tmp_path / "wide.html")

@@ -33,6 +33,15 @@ def test_table_shows_all_its_columns(narrow, table):
     assert found["cut"] == []
 
 
+def test_columns_show_examples_and_notes(narrow):
+    found = narrow.page.evaluate(BOX, "column-table")
+    assert found["width"] <= found["room"]
+    assert found["cut"] == []
+    row = narrow.page.locator("#column-table tbody tr").nth(3).inner_text()
+    assert "-1.3598" in row
+    assert "dates read as DD.MM.YYYY" in row
+
+
 def test_numbers_of_the_information_are_seen_at_any_width(narrow):
     numbers = narrow.page.locator("#information-table tbody tr").last.locator("td.n")
     assert numbers.count() == 3

@@ -223,25 +223,44 @@ def test_a_profile_is_json():
     profile = profile_of({"a": noise(), "constant": [1] * N})
     again = json.loads(json.dumps(profile.to_dict()))
     assert again["columns"][0]["name"] == "a"
-    assert again["dropped"] == [{"name": "constant", "reason": "constant: always 1"}]
+    assert again["dropped"] == [{"name": "constant", "reason": "constant: always 1", "example": "1"}]
     assert again["positives"] == 100
 
 
-def test_a_line_on_the_columns():
+def test_the_terminal_names_each_column():
     columns = {"a": noise(), "c": RNG.choice(["p", "q"], N)}
-    columns["when"] = [f"2024-01-{row % 28 + 1:02d}" for row in range(N)]
-    assert profile_of({"a": noise()}).column_summary() == "1 column: 1 numeric"
+    columns["when"] = [f"{row % 28 + 1:02d}.01.24" for row in range(N)]
+    columns["day"] = [20240101 + row % 28 for row in range(N)]
+    columns["zip"] = [f"0{row % 9}" for row in range(N)]
+    columns["\x1b[2Jwiped"] = [f"\x1b[2J{row % 9}" for row in range(N)]
     dropped = {f"d{number}": [number] * N for number in range(8)}
-    line = profile_of({**columns, **dropped}).column_summary()
-    assert line.startswith(
-        "3 columns: 1 numeric, 1 categorical, 1 date; dropped: d0 (constant: always 0), d1 ("
-    )
-    assert line.endswith("d5 (constant: always 5) and 2 more")
-    assert (
-        profile_of({"a": noise(), "d": [1] * N})
-        .column_summary()
-        .endswith("; dropped: d (constant: always 1)")
-    )
+    profile = profile_of({**columns, **dropped})
+    _, *lines = profile.column_summary().splitlines()
+    assert len(lines) == 14
+    assert "\x1b" not in "".join(lines)
+    for name, words in (
+        ("a", ("numeric", "such as")),
+        ("c", ("categorical", "such as '")),
+        ("when", ("date", "such as 01.01.24", "DD.MM.YY")),
+        ("day", ("date", "such as 20240101", "YYYYMMDD")),
+        ("zip", ("categorical", "such as '00'", "codes")),
+        ("d3", ("not used", "such as '3'", "constant: always 3")),
+    ):
+        line = next(line for line in lines if line.startswith(f"  {name}: "))
+        assert all(word in line for word in words), line
+    decisions = {one["name"]: one for one in profile.decisions()}
+    assert decisions["day"]["format"] == "YYYYMMDD"
+    assert decisions["d3"]["role"] == "not used"
+    assert next(one.distinct for one in profile.columns if one.name == "day") == 28
+
+
+def test_of_many_columns_the_doubtful_are_named_first():
+    columns = {f"a{number}": noise() for number in range(40)}
+    columns["zip"] = [f"0{row % 9}" for row in range(N)]
+    _, *lines = profile_of({**columns, "same": [1] * N}).column_summary().splitlines()
+    assert lines[0].startswith("  zip: ")
+    assert lines[1].startswith("  same: ")
+    assert (len(lines), lines[-1]) == (31, "  and 12 more")
 
 
 small = st.sampled_from([0.0, -0.0, 1.0, 2.5, float("nan")])

@@ -239,6 +239,7 @@ class Outcome:
                 "search": self.search,
                 "notes": list(self.notes),
                 "warnings": list(self.profile.warnings),
+                "columns": self.profile.decisions(),
                 "split": wording.split_sentence(self.options),
                 "command": self.command,
                 "seed": self.options.seed,

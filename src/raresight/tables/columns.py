@@ -47,6 +47,13 @@ class Column:
         return NumberFormat(self.comma, self.thousands, self.currency, self.percent, self.parentheses)
 
     @property
+    def format(self) -> str:
+        """How its values are written, where that had to be decided; else empty."""
+        if self.kind == "date":
+            return self.date_format
+        return "true and false" if self.boolean else self.number_format.describe()
+
+    @property
     def features(self) -> tuple[str, ...]:
         """The names of its columns in the matrix."""
         return tuple(f"{self.name}: {part}" for part in self.parts) if self.kind == "date" else (self.name,)

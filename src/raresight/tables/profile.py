@@ -33,7 +33,8 @@ FEWEST = 5
 # This many values are enough to see that a column leaks the target.
 _MOST_NEGATIVES = 200_000
 _MOST_VALUES = 20_000_000
-_MOST_NAMED = 6
+_MOST_LINES = 30
+_LONGEST = 40
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,12 @@ class ColumnProfile:
     """Statistics of one column.
 
     Attributes:
-        name, kind, note: Those of the schema.
+        name, kind, format, note: Those of the schema.
         missing: Share of rows without a value.
         distinct: Number of distinct values.
         auc: AUC of the column alone, 0.5 to 1; see `auc_alone`. Of a date it is the best of its parts.
             None if it was not computed.
+        example: One of its values.
     """
 
     name: str
@@ -54,6 +56,15 @@ class ColumnProfile:
     distinct: int
     note: str = ""
     auc: float | None = None
+    format: str = ""
+    example: str = ""
+
+
+@dataclass(frozen=True)
+class DroppedProfile(Dropped):
+    """A column not used, with one of its values as an example."""
+
+    example: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,28 +85,53 @@ class Profile:
     rho: float
     duplicates: int
     columns: tuple[ColumnProfile, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedProfile, ...]
     warnings: tuple[str, ...]
 
     def column_summary(self) -> str:
-        """Describe the columns in one line, for the terminal.
+        """Describe the columns for the terminal: counts, then what was decided for each, with an example.
+
+        Of many columns, those with a note and those dropped come first.
 
         Example:
-            >>> columns = (ColumnProfile("a", "numeric", 0.0, 9), ColumnProfile("b", "date", 0.0, 9))
-            >>> dropped = (Dropped("id", "identifier: 9 different texts in 9 rows"),)
-            >>> Profile(9, 5, 5 / 9, 5 / 4, 0, columns, dropped, ()).column_summary()
-            '2 columns: 1 numeric, 1 date; dropped: id (identifier: 9 different texts in 9 rows)'
+            >>> columns = (
+            ...     ColumnProfile("a", "numeric", 0.0, 9, example="0.5"),
+            ...     ColumnProfile("b", "date", 0.0, 9, "dates read as DD.MM.YY", example="31.05.24"),
+            ... )
+            >>> dropped = (DroppedProfile("id", "identifier: 9 different texts in 9 rows", "u-17"),)
+            >>> print(Profile(9, 5, 5 / 9, 5 / 4, 0, columns, dropped, ()).column_summary())
+            2 columns: 1 numeric, 1 date; 1 not used
+              a: numeric, such as 0.5
+              b: date, such as 31.05.24 (dates read as DD.MM.YY)
+              id: not used, such as 'u-17' (identifier: 9 different texts in 9 rows)
         """
         kinds = [column.kind for column in self.columns]
         numbers = [
             f"{kinds.count(kind)} {kind}" for kind in ("numeric", "categorical", "date") if kind in kinds
         ]
         line = f"{counted(len(kinds), 'column')}: {', '.join(numbers)}"
-        if not self.dropped:
-            return line
-        shown = ", ".join(f"{one.name} ({one.reason})" for one in self.dropped[:_MOST_NAMED])
-        more = len(self.dropped) - _MOST_NAMED
-        return f"{line}; dropped: {shown}" + (f" and {more} more" if more > 0 else "")
+        line += f"; {len(self.dropped)} not used" if self.dropped else ""
+        decisions = self.decisions()
+        if len(decisions) > _MOST_LINES:
+            decisions.sort(key=lambda one: not one["note"])
+        lines = [line, *map(_line, decisions[:_MOST_LINES])]
+        if len(decisions) > _MOST_LINES:
+            lines.append(f"  and {len(decisions) - _MOST_LINES} more")
+        return "\n".join(lines)
+
+    def decisions(self) -> list[dict[str, str]]:
+        """Return what was decided for each column: name, role, kind, format, an example and a note."""
+        used = [
+            {"name": one.name, "role": "feature", "kind": one.kind, "format": one.format}
+            | {"example": _shortened(one.example), "note": one.note}
+            for one in self.columns
+        ]
+        dropped = [
+            {"name": one.name, "role": "not used", "kind": "", "format": ""}
+            | {"example": _shortened(one.example), "note": one.reason}
+            for one in self.dropped
+        ]
+        return used + dropped
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -176,7 +212,9 @@ def make_profile(
         rho=positives / negatives,
         duplicates=duplicates,
         columns=columns,
-        dropped=schema.dropped,
+        dropped=tuple(
+            DroppedProfile(one.name, one.reason, summary.column(one.name).example) for one in schema.dropped
+        ),
         warnings=tuple(warnings),
     )
 
@@ -246,6 +284,8 @@ def _profile_columns(
                 distinct=_distinct(seen, own, column),
                 note=column.note,
                 auc=max(aucs),
+                format=column.format,
+                example=seen.example,
             )
         )
     return tuple(profiles)
@@ -266,7 +306,9 @@ def _distinct(summary: ColumnSummary, own: NDArray[Any], column: Column) -> int:
         return int((ordered[1:] != ordered[:-1]).sum()) + (len(ordered) > 0)
     if summary.moments is not None:
         return len(summary.moments)
-    return len(summary.texts.examples[0]) if summary.texts is not None else 0
+    if summary.texts is None:
+        return len(np.unique(own[~np.isnan(own[:, 0])], axis=0))
+    return len(summary.texts.examples[0])
 
 
 def _row_warnings(rows: int, positives: int, prior: float, schema: Schema) -> list[str]:
@@ -286,6 +328,19 @@ def _row_warnings(rows: int, positives: int, prior: float, schema: Schema) -> li
             f"{prior:.0%} of the rows are positive, which is not rare; the losses are made for rare positives"
         )
     return warnings
+
+
+def _line(decision: dict[str, str]) -> str:
+    """Write one line of the terminal's summary; repr shows signs that would move the cursor."""
+    name, example, note = decision["name"], decision["example"], decision["note"]
+    name = _shortened(name if name.isprintable() else repr(name))
+    is_word = decision["kind"] not in ("numeric", "date") or not example.isprintable()
+    such = f", such as {repr(example) if is_word else example}" if example else ""
+    return f"  {name}: {decision['kind'] or decision['role']}{such}" + (f" ({note})" if note else "")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _note_warnings(columns: tuple[ColumnProfile, ...], dropped: tuple[Dropped, ...]) -> list[str]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from raresight.tables._arrow import arrow, compute, mask_of, naming_column, numbers_from
 from raresight.tables.column_codec import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
 from raresight.tables.date_formats import number_date_formats
-from raresight.tables.text_values import is_text, numbers_in_text
+from raresight.tables.text_values import NO_VALUE, is_text, numbers_in_text
 
 __all__ = [
     "ColumnSummary",
@@ -401,6 +401,22 @@ class ColumnSummary:
     texts: Texts | None = None
     moments: NDArray[np.int64] | None = None
 
+    @property
+    def example(self) -> str:
+        """One of its values as text: of text the first one, of moments the one in the middle; else empty."""
+        if self.texts is not None:
+            values = self.texts.examples[0].slice(0, 100).to_pylist()
+            return next((value for value in values if value.strip() not in NO_VALUE), "")
+        if self.moments is not None and len(self.moments):
+            moment = np.datetime64(int(self.moments[len(self.moments) // 2]), "us")
+            day, _, time = str(moment).removesuffix(".000000").partition("T")
+            return time if self.kind == "time of day" else day if time == "00:00:00" else f"{day} {time}"
+        numbers = self.numbers
+        if numbers.count == 0:
+            return ""
+        value = numbers.first if numbers.first or self.kind == "boolean" else numbers.maximum
+        return str(bool(value)) if self.kind == "boolean" else _number_text(value)
+
     def merge(self, other: ColumnSummary) -> ColumnSummary:
         """Merge the summaries of two parts, the rows of `other` last.
 
@@ -431,6 +447,13 @@ class ColumnSummary:
             texts=texts,
             moments=moments,
         )
+
+
+def _number_text(value: Any) -> str:
+    if isinstance(value, float):
+        # Shorter is easier to read, but a date such as 20240531.0 needs all its digits.
+        return format(value, ".0f" if value == np.floor(value) and abs(value) < 2**53 else ".6g")
+    return str(value)
 
 
 def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool = False) -> ColumnSummary:

@@ -216,7 +216,10 @@ def data(content: FitContent) -> str:
     """Return the section of the data's profile."""
     profile = content.outcome.profile
     pairs = "".join(f"<dt>{label}</dt><dd>{value}</dd>" for label, value in _facts(content))
-    dropped = (f"{column.name}: {column.reason}" for column in profile.dropped)
+    dropped = (
+        f"{column.name}: {column.reason}" + (f", such as {column.example}" if column.example else "")
+        for column in profile.dropped
+    )
     return f"""
 <section id="data" aria-labelledby="data-head">
 <h2 id="data-head">Data</h2>
@@ -258,7 +261,12 @@ def _columns(columns: Sequence[ColumnProfile]) -> str:
     if not columns:
         return empty("No column was profiled.")
     head = sortable_heads(
-        ("Column", ""), ("Kind", ""), ("Missing", "n"), ("Distinct", "n"), ("AUC alone", "n"), ("Note", "")
+        ("Column", ""),
+        ("Kind, example", ""),
+        ("Missing", "n"),
+        ("Distinct", "n"),
+        ("AUC alone", "n"),
+        ("Note", ""),
     )
     shown = columns[:MOST_COLUMNS]
     body = "".join(_column(column) for column in shown)
@@ -269,9 +277,11 @@ def _columns(columns: Sequence[ColumnProfile]) -> str:
 
 def _column(column: ColumnProfile) -> str:
     title, kind, note = w.name(column.name), w.name(column.kind), w.name(column.note, 200)
+    example = w.name(column.example, 40)
     missing, distinct, auc = column.missing, column.distinct, column.auc
     return (
-        f'<tr><th scope="row" data-value="{title}">{title}</th><td data-value="{kind}">{kind}</td>'
+        f'<tr><th scope="row" data-value="{title}">{title}</th><td data-value="{kind}">{kind}'
+        f'<span class="note">{example}</span></td>'
         f'<td class="n" data-value="{w.key(missing)}">{w.percent(missing)}</td>'
         f'<td class="n" data-value="{w.key(distinct)}">{w.count(distinct)}</td>'
         f'<td class="n" data-value="{w.key(auc)}">{w.decimal(auc, 3)}</td>'
