@@ -117,7 +117,7 @@ def _run(
     data: Any, test: Any, options: Options, folder: Path, resume: bool, save: bool, tell: Listener
 ) -> FitResult:
     begun = time.perf_counter()
-    check_place(folder)
+    check_place(folder, (data, test) if save else ())
     if (folder / "run.json").exists() and not resume:
         open_run(folder, options, "", resume=False)  # refused before anything is read
     tell(FitProgress("Reading the table"))

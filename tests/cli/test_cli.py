@@ -186,7 +186,7 @@ def test_analyze_scores_of_ones_own_model(tmp_path):
     (tmp_path / "scores.parquet").write_bytes(b"PAR1\xc0\xff")
     failed = run("analyze", "tbl", "--scores", "scores.parquet", cwd=tmp_path)
     assert failed.returncode != 0
-    assert "scores.parquet is no text in UTF-8: scores are read from a CSV file" in failed.stderr
+    assert "scores.parquet is not text in UTF-8" in failed.stderr
     failed = run("analyze", "tbl", "--scores", "bad.csv", cwd=tmp_path)
     assert "line 3" in failed.stderr
     assert run("analyze", "tbl", "--prior", "2").stderr.startswith("error: prior must lie strictly")

@@ -11,15 +11,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..common.atomic_files import write_json
+from ..common.atomic_files import regular_file, write_json
 from ..common.versions import versions_of
 from ..model.families import packages_of
+from ..tables.sources import split_source
 from .options import Options
 from .records import SearchTask
 from .space import Space
@@ -43,8 +45,21 @@ _WORDS = {
 }
 
 
-def check_place(folder: Path) -> None:
-    """Refuse a folder that could not be written to, before any work is done."""
+def check_place(folder: Path, sources: Sequence[Any] = ()) -> None:
+    """Refuse a folder that could not be written to, or is part of the data, before any work is done.
+
+    Args:
+        folder: Folder of the run.
+        sources: Tables that are read; only those in files matter here.
+    """
+    for source in sources:
+        data = split_source(source)[0].resolve() if isinstance(source, (str, Path)) and str(source) else None
+        # A second run would take the results for parts of the table.
+        if data is not None and data.is_dir() and data in (folder.resolve(), *folder.resolve().parents):
+            raise ValueError(f"{folder} is in the folder of the data, {source}: give another folder by --out")
+    for path in folder.rglob("*") if os.path.lexists(folder / "run.json") else ():
+        if not path.is_dir() and path.exists():
+            regular_file(path)  # to open a pipe would be to wait for ever
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent

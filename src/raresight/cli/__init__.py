@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dis
+import os
+import re
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,30 +51,84 @@ app.command(epilog=analyze.EXAMPLE)(analyze.analyze)
 
 
 def main() -> None:
-    """Run the command line: an error is one line, its traceback shown only with --debug."""
+    """Run the command line: whatever goes wrong is one sentence, its traceback shown only with --debug."""
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
     if debug:  # accepted before and after the command's name
         arguments = ["--debug", *(argument for argument in arguments if argument != "--debug")]
     warnings.showwarning = _show_warning
     try:
-        app(args=arguments, prog_name="raresight")
-    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
+        try:
+            app(args=arguments, prog_name="raresight")
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # a full disk is noticed here, not while Python ends
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of a library written in Rust is no Exception
         if debug:
             raise
-        _show_error(error)
+        _show_error(_sentence(error, arguments))
+        _forget_output()
         sys.exit(1)
 
 
-def _show_error(error: Exception) -> None:
-    Console(stderr=True).print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
+def _sentence(error: BaseException, arguments: list[str]) -> str:
+    """Say in one sentence what went wrong: in our words, or in the system's about a file."""
+    text = str(error)
+    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+        return f"{error.filename or 'the output'}: {error.strerror[0].lower()}{error.strerror[1:]}"
+    if _is_ours(error) and text:
+        return text
+    if isinstance(error, MemoryError):
+        return "memory ran out: use fewer jobs, fewer rows or columns, or a larger machine"
+    if isinstance(error, ImportError):
+        what = error.name or error.path or "that is needed"
+        return f"the library {what} cannot be loaded: install it again, or allow more memory"
+    asked = " ".join(["raresight", *arguments[:2]])
+    return f"{asked} stopped for a reason that it did not foresee: --debug at its end shows the details"
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Return whether a `raise` of raresight made the error, here or in a worker: its text is a sentence then.
+
+    What Python and libraries raise is about their insides: "'utf-16-le' codec can't decode byte 0x2a".
+    """
+    own = str(Path(__file__).parents[1])
+    if type(error.__cause__).__name__ == "_RemoteTraceback":
+        frames = re.findall(r'File "([^"]+)", line .*\n\s+(\S+)', str(error.__cause__))
+        return bool(frames) and frames[-1][0].startswith(own) and frames[-1][1] == "raise"
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None:
+        return False
+    code = place.tb_frame.f_code
+    is_raise = dis.opname[code.co_code[place.tb_lasti]] == "RAISE_VARARGS"
+    return is_raise and code.co_filename.startswith(own)
+
+
+def _forget_output() -> None:
+    """Let go of output that cannot be written: Python would try again at its end, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (AttributeError, ValueError):  # it is closed
+        return
+
+
+def _show_error(text: str) -> None:
+    Console(stderr=True).print(f"[bold red]error:[/] {_plain(text)}", highlight=False, soft_wrap=True)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    Console(stderr=True).print(f"[bold yellow]warning:[/] {_plain(message)}", highlight=False, soft_wrap=True)
+    text = str(message) or type(message).__name__
+    Console(stderr=True).print(f"[bold yellow]warning:[/] {_plain(text)}", highlight=False, soft_wrap=True)
 
 
-def _plain(error: Exception | str) -> str:
+def _plain(text: str) -> str:
+    """Return text for one line of a terminal, without markup or control characters from names in the data."""
     from rich.markup import escape
 
-    return escape(str(error) or type(error).__name__)
+    return escape("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text))

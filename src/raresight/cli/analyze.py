@@ -30,6 +30,8 @@ def analyze(
     from ..report.analysis import find_loss, read_scores
     from ..theory.analysis import REFERENCE, analyse
 
+    if html is not None and scores is not None and html.resolve() == scores.resolve():
+        raise ValueError(f"{html} would overwrite the scores: give another page by --html")
     chosen = [find_loss(text) for text in losses]
     experiment = REFERENCE if scores is None else read_scores(scores, target, score)
     what = "N(1, 1) against N(0, 1)" if scores is None else f"the held-out scores of {scores.name}"

@@ -19,6 +19,7 @@ from ..common.atomic_files import replacing
 from ..tables.column_codec import DecimalMarks, read_with_marks
 from ..tables.reader import open_batches
 from ..tables.sources import split_source
+from .folder import MODEL_FILE
 from .model import Model
 from .policies import DEFAULT_POLICY
 
@@ -194,10 +195,16 @@ def _check_target(target: Path, source: Any) -> None:
         raise ValueError(f"{target} is a folder: name a file for the scores")
     if not target.parent.is_dir():
         raise ValueError(f"the folder {target.parent} for the scores does not exist: make it first")
+    if any((folder / MODEL_FILE).exists() for folder in target.resolve().parents):
+        raise ValueError(
+            f"{target} is in the folder of a model, which holds its files alone: choose another place"
+        )
     if not isinstance(source, (str, os.PathLike)):
         return
     origin = split_source(os.fspath(source))[0].resolve()
-    if target.resolve() == origin or (origin.is_dir() and origin in target.resolve().parents):
+    if (target.exists() and origin.exists() and target.samefile(origin)) or (
+        origin.is_dir() and origin in target.resolve().parents
+    ):
         raise ValueError(f"{target} would overwrite or join the rows that are scored: choose another place")
 
 

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ..common.atomic_files import write_file
+from ..common.atomic_files import regular_file, write_file
 from ..losses import Loss, from_callable, parse
 from ..theory import EmpiricalExperiment, Experiment, bayes_risk, centred_f_function, statistical_information
 from ..theory.analysis import LossAnalysis
@@ -206,7 +206,7 @@ def read_scores(path: Path, target: str, score: str) -> EmpiricalExperiment:
     """Read labels and held-out scores from a CSV file with a header."""
     try:
         return _read_scores(path, target, score)
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, csv.Error):
         raise ValueError(
             f"{path} is not text in UTF-8. Scores are read from a CSV file with a header, such as `raresight "
             "score ... --out scores.csv` writes."
@@ -216,7 +216,7 @@ def read_scores(path: Path, target: str, score: str) -> EmpiricalExperiment:
 def _read_scores(path: Path, target: str, score: str) -> EmpiricalExperiment:
     labels: list[float] = []
     scores: list[float] = []
-    with path.open(newline="", encoding="utf-8") as file:
+    with regular_file(path).open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         columns = reader.fieldnames or []
         for column in (target, score):
