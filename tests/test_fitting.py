@@ -121,56 +121,6 @@ def test_large_tables_are_sampled_in_the_search(table, monkeypatch):
     assert sampled.model.facts["data"]["training_rows"] == 2250
 
 
-def test_losses_that_matter_and_those_that_do_not():
-    from raresight.automl.evaluation import HeldOutEvaluation
-    from raresight.automl.wording import loss_verdict
-    from raresight.metrics import compare
-    from raresight.model.families import Candidate
-
-    generator = np.random.default_rng(0)
-    y = np.repeat([0, 1], [20_000, 200])
-    good = generator.normal(size=len(y)) + 2.5 * y
-    worse = good + generator.normal(size=len(y))
-    gain = compare("partial_auc", y, good, worse, max_fpr=0.01)
-    draw = compare("partial_auc", y, good, good + 1e-3 * generator.normal(size=len(y)), max_fpr=0.01)
-    loss = compare("partial_auc", y, worse, good, max_fpr=0.01)
-
-    tuned = (("l2", 0.1),)
-
-    def verdict(twin, baseline, text="tbl(alpha=0.8,C=0.5)", parameters=tuned):
-        judged = HeldOutEvaluation(y, good, good, None, None, baseline, twin)  # type: ignore[arg-type]
-        return loss_verdict(Candidate("linear", text, parameters), judged)
-
-    expected = {
-        (gain, gain): "loss",
-        (draw, gain): "parameters",
-        (draw, draw): "chance",
-        (loss, gain): "loss_lost",
-        (draw, loss): "search_lost",
-        (gain, loss): "search_lost",
-        (gain, draw): "made_up",
-    }
-    for (twin, baseline), kind in expected.items():
-        found = verdict(twin, baseline)
-        assert (found.kind, found.mattered) == (kind, kind == "loss")
-        assert found.sentence.count("interval") == (1 if kind.endswith("lost") else 2)
-    # With the defaults of its family both comparisons are one, reported once.
-    for one, kind in ((gain, "loss"), (draw, "chance"), (loss, "loss_lost")):
-        found = verdict(one, one, parameters=())
-        assert found.kind == kind
-        assert found.sentence.count("interval") == 1
-    tuned_by = {None: "defaults", gain: "tuning_gained", loss: "tuning_lost", draw: "tuning_even"}
-    for baseline, kind in tuned_by.items():
-        assert verdict(None, baseline, "crossentropy").kind == kind
-
-
-def test_an_interval_that_excludes_zero_shows_it():
-    from raresight.automl.wording import _signed
-
-    assert _signed(-1.9e-7) == "-0.000019"
-    assert (_signed(0.0), _signed(0.0123), _signed(-0.00004)) == ("+0.00", "+1.23", "-0.0040")
-
-
 def test_search_cut_short_is_told(table, tmp_path):
     result = raresight.fit(table, target="label", budget=0.01, jobs=1, **SMALL)
     assert result.search.stopped_by == "budget"

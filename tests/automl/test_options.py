@@ -52,6 +52,8 @@ def test_one_limit_given_is_the_only_one():
         ({"max_fpr": "a"}, "max_fpr"),
         ({"time": "a", "group": "b"}, "time or by group"),
         ({"time": "y"}, "target"),
+        ({"min_gain": -0.1}, "min_gain"),
+        ({"min_gain": float("nan")}, "min_gain"),
         ({"test_size": 1}, "test_size"),
         ({"trials": 0}, "trials"),
         ({"trials": True}, "trials"),
@@ -102,7 +104,7 @@ def test_one_record_serves_the_command_python_and_the_line_that_repeats():
     options = Options(
         data="a table.csv", target="is fraud", positive="-1", fpr=1 / 3, max_fpr=0.5, group="shop",
         drop=("a", "b c"), families="linear", losses="tbl(alpha=0.7,C=1),focal", trials=7, budget="1h30m",
-        test_size=0.2, seed=3, jobs=1,
+        min_gain=0.25, test_size=0.2, seed=3, jobs=1,
     )  # fmt: skip
     assert parsed(options.command() + " --jobs 1") == options
     apart = Options(data="a.csv", test="b.csv", target="y", trials=1, jobs=1)

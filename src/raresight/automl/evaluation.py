@@ -198,14 +198,19 @@ class Outcome:
         return self.held_out.evaluation
 
     @property
+    def verdict(self) -> wording.Verdict:
+        """The verdict on the loss, by the paired intervals of the held-out rows and `min_gain`."""
+        return wording.loss_verdict(self.winner, self.held_out, self.options.min_gain)
+
+    @property
     def loss_mattered(self) -> bool:
-        """Whether the loss beat cross entropy by the paired intervals of the held-out rows."""
-        return wording.loss_verdict(self.winner, self.held_out).mattered
+        """Whether the loss beat cross entropy: beyond chance and by at least `min_gain` points."""
+        return self.verdict.mattered
 
     @property
     def loss_sentence(self) -> str:
-        """The verdict on the loss as a sentence."""
-        return wording.loss_verdict(self.winner, self.held_out).sentence
+        """The verdict on the loss in sentences."""
+        return self.verdict.sentence
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -234,6 +239,8 @@ class Outcome:
                 "evaluation": self.evaluation.to_dict(),
                 "loss_mattered": self.loss_mattered,
                 "loss_sentence": self.loss_sentence,
+                "loss_verdict": self.verdict.kind,
+                "min_gain": self.options.min_gain,
                 "against_cross_entropy_with_defaults": self.held_out.against_baseline,
                 "against_cross_entropy_with_the_same_parameters": self.held_out.against_twin,
                 "search": self.search,

@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 DEFAULT_MAX_FPR = 0.01
+# In points of partial AUC. Smaller differences are beyond chance on large tables, but change no decision.
+DEFAULT_MIN_GAIN = 0.1
 DEFAULT_TRIALS = 100
 DEFAULT_BUDGET = 180.0
 TABLE = "TABLE"
@@ -96,6 +98,12 @@ class Options:
         free=True,
     )
     budget: float | None = _option("Time for the search, such as 90s or 5m.", None, free=True)
+    min_gain: float = _option(
+        "Least difference in partial AUC that a verdict calls a gain or a loss, in points of 0.01.",
+        DEFAULT_MIN_GAIN,
+        typed=float,
+        free=True,
+    )
     test_size: float = _option("Share of rows held out.", 0.25, typed=float)
     test: str | None = _option("File of test rows, instead of held-out rows.", None, free=True)
     seed: int = _option("Seed of everything random.", 0, typed=int)
@@ -190,6 +198,7 @@ def _checked(options: Options) -> dict[str, Any]:
         "drop": _dropped(options),
         "trials": trials,
         "budget": budget,
+        "min_gain": check_range(options.min_gain, "min_gain", least=0, most=100),
         "test_size": check_range(options.test_size, "test_size", above=0, below=1),
         "seed": check_whole(options.seed, "seed", 0, 2**31 - 1),
         "jobs": _cores() if options.jobs is None else check_whole(options.jobs, "jobs"),

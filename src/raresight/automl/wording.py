@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Verdict",
     "cost",
+    "effect_of",
     "headline",
     "headline_parts",
     "interval_words",
@@ -166,9 +167,10 @@ class Verdict:
 
     Attributes:
         kind: "loss" (it did), "parameters" (they gained what was gained), "made_up" (the loss made up for its
-            parameters), "chance", "loss_lost" or "search_lost" (cross entropy was better), and where cross
-            entropy won: "defaults", or "tuning_gained", "tuning_lost", "tuning_even" for its parameters.
-        sentence: The verdict as a sentence.
+            parameters), "small" (beyond chance, but too small to act on), "chance", "loss_lost" or
+            "search_lost" (cross entropy was better), and where cross entropy won: "defaults", or
+            "tuning_gained", "tuning_lost", "tuning_small", "tuning_even" for its parameters.
+        sentence: The verdict in sentences.
     """
 
     kind: str
@@ -179,47 +181,52 @@ class Verdict:
         return self.kind == "loss"
 
 
-def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation) -> Verdict:
+def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation, min_gain: float) -> Verdict:
     """Decide whether the loss mattered on the held-out rows.
 
-    It did if the winner beats cross entropy with defaults and cross entropy with its own parameters, each by
-    the paired interval.
+    It did if the winner beats cross entropy with defaults and cross entropy with its own parameters. Each
+    difference must be beyond chance, by the paired interval, and at least `min_gain` points.
     """
     twin, baseline, name = held_out.against_twin, held_out.against_baseline, winner.loss
     if name == CROSS_ENTROPY:
-        return _of_tuning(baseline)
+        return _of_tuning(baseline, min_gain)
     assert twin is not None
     if not winner.parameters:  # then both comparisons are with the same model
-        return _of_one(name, twin)
+        return _of_one(name, twin, min_gain)
     assert baseline is not None
+    effects = (effect_of(twin, min_gain), effect_of(baseline, min_gain))
     # The order of the cases matters. A gain over both comes first. Then a loss against the plain baseline:
     # that reader should take the simpler model, whatever the twin says.
     same, plain = f"with the same parameters ({_span(twin)})", f"with defaults ({_span(baseline)})"
-    if twin.low > 0 and baseline.low > 0:
+    counts = _counts(min_gain)
+    if effects == ("gain", "gain"):
         return Verdict(
             "loss",
             f"The loss mattered. {name} gains {_points(twin)} of partial AUC over cross entropy {same}. Over "
-            f"cross entropy {plain} it gains {_points(baseline)}.",
+            f"cross entropy {plain} it gains {_points(baseline)}. {counts}",
         )
-    if baseline.high < 0:
+    if effects[1] == "loss":
         return Verdict(
             "search_lost",
             f"The search did not help. On the held-out rows cross entropy {plain} has {_points(baseline)} "
-            f"more partial AUC than {name}. Prefer the simpler model.",
+            f"more partial AUC than {name}. Prefer the simpler model. {counts}",
         )
-    if twin.high < 0:
+    if effects[0] == "loss":
         return Verdict(
             "loss_lost",
             f"The loss did not help. On the held-out rows cross entropy {same} has {_points(twin)} more "
-            f"partial AUC than {name}.",
+            f"partial AUC than {name}. {counts}",
         )
     differences = (
         f"The difference is {_signed(twin.difference)} points of partial AUC to cross entropy {same}, and "
         f"{_signed(baseline.difference)} points to cross entropy {plain}."
     )
-    if baseline.low > 0:
+    if "gain" not in effects and "small" in effects:
+        return Verdict("small", f"The loss did not matter. {_small(min_gain)} {differences}")
+    differences += f" {counts}"
+    if effects[1] == "gain":
         return Verdict("parameters", f"The loss did not matter: the parameters gained. {differences}")
-    if twin.low > 0:
+    if effects[0] == "gain":
         return Verdict("made_up", f"The loss did not matter: it made up for its parameters. {differences}")
     return Verdict(
         "chance",
@@ -228,43 +235,81 @@ def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation) -> Verdict:
     )
 
 
-def _of_one(name: str, found: Comparison) -> Verdict:
+def _of_one(name: str, found: Comparison, min_gain: float) -> Verdict:
     """Decide for a winner with the defaults of its family: twin and baseline are then one model."""
-    if found.low > 0:
+    effect, counts = effect_of(found, min_gain), _counts(min_gain)
+    if effect == "gain":
         return Verdict(
             "loss",
             f"The loss mattered. {name} gains {_points(found)} of partial AUC over cross entropy, both with "
-            f"defaults ({_span(found)}).",
+            f"defaults ({_span(found)}). {counts}",
         )
-    if found.high < 0:
+    if effect == "loss":
         return Verdict(
             "loss_lost",
             f"The loss did not help. On the held-out rows cross entropy has {_points(found)} more partial "
-            f"AUC than {name}, both with defaults ({_span(found)}).",
+            f"AUC than {name}, both with defaults ({_span(found)}). {counts}",
         )
+    difference = (
+        f"The difference to cross entropy is {_signed(found.difference)} points of partial AUC, both with "
+        f"defaults ({_span(found)})."
+    )
+    if effect == "small":
+        return Verdict("small", f"The loss did not matter. {_small(min_gain)} {difference}")
     return Verdict(
         "chance",
         f"The loss did not matter. {name} won in cross-validation, but its gain on the held-out rows may be "
-        f"chance. The difference to cross entropy is {_signed(found.difference)} points of partial AUC, both "
-        f"with defaults ({_span(found)}).",
+        f"chance. {difference} {counts}",
     )
 
 
-def _of_tuning(found: Comparison | None) -> Verdict:
+def _of_tuning(found: Comparison | None, min_gain: float) -> Verdict:
     """Decide for cross entropy as winner: what did its parameters change?"""
     won = "The loss did not matter: cross entropy was best in cross-validation"
     if found is None:
         return Verdict("defaults", f"{won}, with defaults.")
+    effect, counts = effect_of(found, min_gain), _counts(min_gain)
     gap = f"{_points(found)} of partial AUC on the held-out rows ({_span(found)})"
-    if found.low > 0:
-        return Verdict("tuning_gained", f"{won}. Its parameters gain {gap} over the defaults.")
-    if found.high < 0:
-        return Verdict("tuning_lost", f"{won}. Its parameters lose {gap} to the defaults: prefer those.")
-    return Verdict(
-        "tuning_even",
-        f"{won}. What its parameters change may be chance: {_signed(found.difference)} points of partial AUC "
-        f"on the held-out rows ({_span(found)}).",
-    )
+    if effect == "gain":
+        return Verdict("tuning_gained", f"{won}. Its parameters gain {gap} over the defaults. {counts}")
+    if effect == "loss":
+        lost = f"Its parameters lose {gap} to the defaults: prefer those."
+        return Verdict("tuning_lost", f"{won}. {lost} {counts}")
+    change = f"{_signed(found.difference)} points of partial AUC on the held-out rows ({_span(found)})."
+    if effect == "small":
+        return Verdict("tuning_small", f"{won}. {_small(min_gain)} Its parameters change {change}")
+    return Verdict("tuning_even", f"{won}. What its parameters change may be chance: {change} {counts}")
+
+
+def effect_of(found: Comparison, min_gain: float) -> str:
+    """Sort a difference of partial AUCs into "gain", "loss", "small" or "chance".
+
+    "small" is beyond chance, but below `min_gain` points. On a large table differences of a few hundredths of
+    a point are beyond chance, and change no decision.
+    """
+    # The estimate decides the size, not the bound nearest zero. The held-out rows chose nothing, so the
+    # estimate is what acting gains on average; the interval already answers for chance. The bound would ask
+    # for `min_gain` plus half an interval: with 100 positives a point or two, which few losses gain.
+    if found.low <= 0 <= found.high:
+        return "chance"
+    if abs(found.difference) * 100 < min_gain:
+        return "small"
+    return "gain" if found.difference > 0 else "loss"
+
+
+def _small(min_gain: float) -> str:
+    return f"A difference is beyond chance, but smaller than {min_gain:g} points: not worth acting on."
+
+
+def _counts(min_gain: float) -> str:
+    """State the size from which a difference counts.
+
+    >>> _counts(0.1)
+    'A difference counts if it is beyond chance and at least 0.1 points.'
+    """
+    if min_gain == 0:
+        return "A difference counts if it is beyond chance, whatever its size."
+    return f"A difference counts if it is beyond chance and at least {min_gain:g} points."
 
 
 def _points(found: Comparison) -> str:

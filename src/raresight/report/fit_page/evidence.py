@@ -8,7 +8,8 @@ from html import escape
 from ...automl.evaluation import twin_of
 from ...automl.records import Trial
 from ...automl.space import CROSS_ENTROPY
-from ...automl.wording import repeat_note, search_summary, split_sentence
+from ...automl.wording import effect_of, repeat_note, search_summary, split_sentence
+from ...metrics import Comparison
 from ...model.families import Candidate
 from ...tables.profile import ColumnProfile
 from ..fit_content import FitContent
@@ -31,9 +32,10 @@ def candidates(content: FitContent) -> str:
 id="search-summary">{search_summary(outcome.search)}</p> <p class="caption">Partial AUC up to a false-positive
 rate of {w.short_percent(outcome.evaluation.max_fpr)} is the mean over the folds. The difference to cross
 entropy is in hundredths, with its paired interval. It uses the out-of-fold scores of all folds together, so
-it is not the difference of two rows of the other column. With so many candidates, some intervals exclude zero
-by chance. The verdict above uses the held-out rows.</p> {_leaderboard(content)} <h3>Map of the loss
-parameters</h3> {_map(content)}
+it is not the difference of two rows of the other column. With so many candidates, some intervals exclude
+zero by chance. Colour marks a difference beyond chance of at least {outcome.options.min_gain:g} points. The
+verdict above uses the held-out rows.</p> {_leaderboard(content)} <h3>Map of the loss parameters</h3>
+{_map(content)}
 </section>"""
 
 
@@ -68,7 +70,7 @@ def _leaderboard(content: FitContent) -> str:
         ("Seconds", "n"),
         ("State", ""),
     )
-    body = "".join(_candidate(*row, reach) for row in shown)
+    body = "".join(_candidate(*row, reach, outcome.options.min_gain) for row in shown)
     return table("leaders", "Candidates", head, body, len(shown), "sortable") + left_out(
         len(rows) - len(shown), "candidate"
     )
@@ -83,12 +85,11 @@ def _role(rank: int, trial: Trial, winner: Candidate) -> str:
     return "baseline" if not candidate.parameters else "twin" if candidate == twin_of(winner) else ""
 
 
-def _candidate(rank: int, trial: Trial, role: str, reach: float) -> str:
+def _candidate(rank: int, trial: Trial, role: str, reach: float, min_gain: float) -> str:
     badge = f' <span class="badge {role}">{_ROLES[role]}</span>' if role else ""
     candidate, comparison, seconds = trial.candidate, trial.comparison, trial.seconds
     family, title = w.name(candidate.family), w.family_name(candidate.family)
-    interval = None if comparison is None else (comparison.difference, comparison.low, comparison.high)
-    difference = w.key(interval[0] if interval else None)
+    difference = w.key(None if comparison is None else comparison.difference)
     # On a phone a row is shown as a card, in which each figure needs its label.
     return (
         f'<tr class="{"role" if role else ""}">'
@@ -100,20 +101,20 @@ def _candidate(rank: int, trial: Trial, role: str, reach: float) -> str:
         f"{w.decimal(trial.partial_auc)}</td>"
         f'<td class="n" data-label="Recall" data-value="{w.key(trial.recall)}">{w.percent(trial.recall)}</td>'
         f'<td class="difference" data-label="Difference to cross entropy (points)" '
-        f'data-value="{difference}">{_bar(interval, reach)}</td>'
+        f'data-value="{difference}">{_bar(comparison, reach, min_gain)}</td>'
         f'<td class="n" data-label="Seconds" data-value="{w.key(seconds)}">{w.seconds(seconds)}</td>'
         f'<td data-label="State" data-value="{w.name(trial.state)}">{w.name(trial.state)}</td></tr>'
     )
 
 
-def _bar(difference: tuple[float, float, float] | None, reach: float) -> str:
+def _bar(found: Comparison | None, reach: float, min_gain: float) -> str:
     """Draw the interval as a line, the estimate as a dot, and zero as a rule in the middle."""
-    if difference is None:
+    if found is None:
         return '<span class="note">not computed</span>'
-    estimate, low, high = difference
+    estimate, low, high = found.difference, found.low, found.high
     scale = 56 / reach if reach > 0 else 0.0
     left, right, dot = (f"{60 + value * scale:.1f}" for value in (low, high, estimate))
-    tone = "better" if low > 0 else "worse" if high < 0 else "even"
+    tone = {"gain": "better", "loss": "worse"}.get(effect_of(found, min_gain), "even")
     return (
         f'<svg class="bar {tone}" viewBox="0 0 120 14" width="120" height="14" aria-hidden="true">'
         '<line class="zero" x1="60" x2="60" y1="0" y2="14"/>'
