@@ -9,8 +9,8 @@ from sklearn.metrics import log_loss
 
 from deep.deep_tables import ring_table
 from raresight.common.calibration import Calibrator
+from raresight.common.row_groups import FOLDS, assign_folds
 from raresight.deep import DeepClassifier
-from raresight.deep.epoch_selection import FOLDS, assign_folds
 from raresight.deep.parameters import default_epochs
 from raresight.deep.training import DivergedWarning
 from raresight.losses import from_callable

@@ -8,10 +8,11 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from raresight.common.row_groups import assign_folds
 from raresight.deep import DeepClassifier, epoch_selection
 from raresight.deep.encoding import TableEncoder
 from raresight.deep.ensemble_scores import ensemble_score, score_rows
-from raresight.deep.epoch_selection import _batch, _plan_stacks, assign_folds
+from raresight.deep.epoch_selection import _batch, _plan_stacks
 from raresight.deep.net_calibration import NetScores, calibrated_likelihood, held_out_slope
 from raresight.deep.net_plans import plan_net
 from raresight.deep.training import CodedRows, DivergedWarning, new_replicas, train_nets

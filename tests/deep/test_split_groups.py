@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deep.deep_tables import ring_table
+from raresight.common.row_groups import FOLDS, assign_folds
 from raresight.deep import DeepClassifier
-from raresight.deep.epoch_selection import FOLDS, assign_folds
 from raresight.deep.validation import MIN_VALIDATION_ROWS, hold_out, split_groups
 
 FAST = {"width": 8, "max_epochs": 2, "random_state": 0, "n_jobs": 1}

@@ -1,4 +1,8 @@
-"""Rows that hold the same, found by a hash: copies belong to one side of a split, and count as duplicates."""
+"""Rows that hold the same, found by a hash: copies belong to one side of a split, and count as duplicates.
+
+Otherwise a copy would evaluate a model that was trained on it. Equal rows are not always copies: in a table
+of counts, with a few columns of categories, they are independent draws (`copies_of`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["canonical", "row_groups", "row_hashes"]
+__all__ = ["FOLDS", "assign_folds", "canonical", "copies_of", "row_groups", "row_hashes"]
+
+FOLDS = 5
 
 # Of splitmix64: products carry a change to higher bits, shifts bring it down again.
 _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -60,3 +66,72 @@ def canonical(column: NDArray[Any]) -> NDArray[Any]:
     values = column + column.dtype.type(0)
     values[np.isnan(values)] = np.nan
     return np.ascontiguousarray(values)
+
+
+def copies_of(X: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Return the same number for all copies of a row; None where rows can be split one by one.
+
+    Equal rows of one class are copies, except in a table of counts (see `_are_independent_draws`).
+    """
+    groups = row_groups(X, codes)
+    _, first, copies = np.unique(groups, return_index=True, return_counts=True)
+    if len(first) == len(codes) or _are_independent_draws(row_groups(X)[first], codes[first], copies):
+        return None
+    return groups
+
+
+def _are_independent_draws(
+    contents: NDArray[np.int64], codes: NDArray[np.int64], copies: NDArray[np.int64]
+) -> bool:
+    """Return whether equal rows come from a table of counts, one entry for each distinct row and class.
+
+    Two signs together, because neither duplicated records nor resampling makes both:
+
+    - At least half of the distinct rows of the smallest class also occur in another class.
+    - A distinct row of the largest class comes at least twice on average.
+
+    `contents` are group numbers that ignore the class.
+    """
+    sizes = np.bincount(codes)
+    rarest, commonest = codes == np.argmin(sizes), codes == np.argmax(sizes)
+    is_shared = np.isin(contents[rarest], contents[~rarest])
+    return bool(is_shared.mean() >= 0.5 and copies[commonest].mean() >= 2)
+
+
+def assign_folds(
+    codes: NDArray[np.int64], random: np.random.RandomState, groups: NDArray[np.int64] | None = None
+) -> NDArray[np.int64] | None:
+    """Return the fold of each row, stratified by class: five folds, or as many as the rarest class has rows.
+
+    Rows with the same number in `groups` are of one class and share a fold. They count as one row.
+
+    Returns:
+        (n,) fold numbers from 0. None where a class has a single row.
+
+    >>> codes = np.array([0] * 7 + [1] * 2)
+    >>> folds = assign_folds(codes, np.random.RandomState(0))
+    >>> np.bincount(folds[codes == 1]).tolist(), np.bincount(folds[codes == 0]).tolist()
+    ([1, 1], [4, 3])
+    >>> codes, groups = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 2, 2, 3])
+    >>> assign_folds(codes, np.random.RandomState(0), groups).tolist()
+    [0, 0, 1, 0, 0, 1]
+    """
+    sizes, places = np.ones(len(codes), np.int64), np.arange(len(codes))
+    units = codes
+    if groups is not None:
+        _, first, places, sizes = np.unique(
+            groups, return_index=True, return_inverse=True, return_counts=True
+        )
+        units = codes[first]
+    counts = np.bincount(units)
+    number = min(FOLDS, int(counts.min()))
+    if number < 2:
+        return None
+    folds = np.empty(len(units), dtype=np.int64)
+    for k, count in enumerate(counts):
+        # Dealt out in turn, the largest group first: folds differ by no more rows than the largest group of
+        # the class has. Groups of equal size, as rows without copies are, remain in random order.
+        drawn = random.permutation(np.flatnonzero(units == k))
+        largest_first = drawn[np.argsort(-sizes[drawn], kind="stable")]
+        folds[largest_first] = np.arange(count) % number
+    return folds[places.ravel()]

@@ -25,12 +25,13 @@ from ..common.estimators import (
 )
 from ..common.labels import below_one, class_weights, encode, read_targets, shares_of
 from ..common.progress import Display, show_progress
+from ..common.row_groups import assign_folds
 from ..common.tables import categorical_columns, read_table
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes, weighted_loss
 from ..nn import Recipe
 from .encoding import TableEncoder, dense_table, rows_at
-from .epoch_selection import EpochChoice, assign_folds, cross_validate_epochs
+from .epoch_selection import EpochChoice, cross_validate_epochs
 from .files import read_model, write_model
 from .net_calibration import NetScores, held_out_slope, net_calibrator, slope_after_refit
 from .net_plans import NetPlan, plan_net

@@ -37,9 +37,8 @@ from .training import (
 )
 from .validation import Validation
 
-__all__ = ["EpochChoice", "assign_folds", "cross_validate_epochs"]
+__all__ = ["EpochChoice", "cross_validate_epochs"]
 
-FOLDS = 5
 # Epochs without a better likelihood. Fewer than for a partial AUC, because a likelihood that has begun to
 # fall does not recover, and a partial AUC may.
 _PATIENCE = 5
@@ -74,45 +73,6 @@ class _BestEpoch:
     likelihood: float
     epoch: int
     scores: NDArray[Any]
-
-
-def assign_folds(
-    codes: NDArray[np.int64], random: np.random.RandomState, groups: NDArray[np.int64] | None = None
-) -> NDArray[np.int64] | None:
-    """Return the fold of each row, stratified by class: five folds, or as many as the rarest class has rows.
-
-    Rows with the same number in `groups` are of one class and share a fold. They count as one row.
-
-    Returns:
-        (n,) fold numbers from 0. None where a class has a single row.
-
-    >>> codes = np.array([0] * 7 + [1] * 2)
-    >>> folds = assign_folds(codes, np.random.RandomState(0))
-    >>> np.bincount(folds[codes == 1]).tolist(), np.bincount(folds[codes == 0]).tolist()
-    ([1, 1], [4, 3])
-    >>> codes, groups = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 2, 2, 3])
-    >>> assign_folds(codes, np.random.RandomState(0), groups).tolist()
-    [0, 0, 1, 0, 0, 1]
-    """
-    sizes, places = np.ones(len(codes), np.int64), np.arange(len(codes))
-    units = codes
-    if groups is not None:
-        _, first, places, sizes = np.unique(
-            groups, return_index=True, return_inverse=True, return_counts=True
-        )
-        units = codes[first]
-    counts = np.bincount(units)
-    number = min(FOLDS, int(counts.min()))
-    if number < 2:
-        return None
-    folds = np.empty(len(units), dtype=np.int64)
-    for k, count in enumerate(counts):
-        # Dealt out in turn, the largest group first: folds differ by no more rows than the largest group of
-        # the class has. Groups of equal size, as rows without copies are, remain in random order.
-        drawn = random.permutation(np.flatnonzero(units == k))
-        largest_first = drawn[np.argsort(-sizes[drawn], kind="stable")]
-        folds[largest_first] = np.arange(count) % number
-    return folds[places.ravel()]
 
 
 def cross_validate_epochs(

@@ -1,11 +1,8 @@
 """Validation rows: which rows are held out of training, and how the scores of nets on them are evaluated.
 
 Copies of a row stay on one side of every split, or a copy would validate a net that was trained on it. The
-row hash of `raresight.common.row_groups` finds the copies. Two questions are left for this module:
-
-- Are equal rows copies? In a table of counts, with a few columns of categories, they are independent draws.
-- Which copies are held out? Groups differ in size. Drawn blindly, one group with thousands of copies would be
-  most of the validation rows.
+row hash of `raresight.common.row_groups` finds the copies. Which copies are held out is decided here: groups
+differ in size. Drawn blindly, one group with thousands of copies would be most of the validation rows.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..common.row_groups import row_groups
+from ..common.row_groups import copies_of
 from ..losses import Loss
 from ..metrics import partial_auc
 from ..nn import Replicas
@@ -81,35 +78,14 @@ class Validation:
 def split_groups(table: Any, codes: Codes, categorical: Sequence[int]) -> Codes | None:
     """Return the same number for all copies of a row; None where rows can be split one by one.
 
-    Equal rows of one class are copies, except in a table of counts (see `_are_independent_draws`).
+    See `raresight.common.row_groups.copies_of`.
 
     >>> X, y = np.array([[1.0], [2.0], [1.0], [3.0]]), np.array([0, 0, 0, 1])
     >>> groups = split_groups(X, y, [])
     >>> bool(groups[0] == groups[2]), split_groups(X[1:], y[1:], [])
     (True, None)
     """
-    X = numbers_and_codes(table, categorical)
-    groups = row_groups(X, codes)
-    _, first, copies = np.unique(groups, return_index=True, return_counts=True)
-    if len(first) == len(codes) or _are_independent_draws(row_groups(X)[first], codes[first], copies):
-        return None
-    return groups
-
-
-def _are_independent_draws(contents: Codes, codes: Codes, copies: Codes) -> bool:
-    """Return whether equal rows come from a table of counts, one entry for each distinct row and class.
-
-    Two signs together, because neither duplicated records nor resampling makes both:
-
-    - At least half of the distinct rows of the smallest class also occur in another class.
-    - A distinct row of the largest class comes at least twice on average.
-
-    `contents` are group numbers that ignore the class.
-    """
-    sizes = np.bincount(codes)
-    rarest, commonest = codes == np.argmin(sizes), codes == np.argmax(sizes)
-    is_shared = np.isin(contents[rarest], contents[~rarest])
-    return bool(is_shared.mean() >= 0.5 and copies[commonest].mean() >= 2)
+    return copies_of(numbers_and_codes(table, categorical), codes)
 
 
 def hold_out(
