@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..common.atomic_files import write_files
-from ..common.calibration import Calibrator, level_calibrator, two_columns
+from ..common.calibration import Calibrator, check_calibration, level_calibrator, two_columns
 from ..common.estimators import (
     columns_kept_on_failure,
     decided_classes,
     errors_of,
+    out_of_fold_calibrator,
     read_labelled,
     read_weights,
     with_gaps_and_sparse,
@@ -125,6 +126,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learning_rate: float = 0.1,
         early_stopping_rounds: int | None = None,
         eval_metric: str | EvalMetric | None = None,
+        calibration: str = "level",
         random_state: Any = None,
         n_jobs: int | None = None,
         **native: Any,
@@ -134,6 +136,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.learning_rate = learning_rate
         self.early_stopping_rounds = early_stopping_rounds
         self.eval_metric = eval_metric
+        self.calibration = calibration
         self.random_state = random_state
         self.n_jobs = n_jobs
         if native:
@@ -161,6 +164,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if name in self._refused:
                 raise ValueError(f"{type(self).__name__} does not take {name}: {self._refused[name]}")
         self._check_names(native)
+        check_calibration(self.calibration)
         for name in ("n_estimators", "early_stopping_rounds"):
             value = getattr(self, name)
             if name == "early_stopping_rounds" and value is None:
@@ -233,7 +237,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[dict[str, Any], str]:
         """Return the attributes of the fitted model, and what to warn of; sets nothing but the columns."""
         labels = read_targets(y, type(self).__name__)
-        table = read_table(self, X, reset=True, categorical=categorical_feature)
+        read = table = read_table(self, X, reset=True, categorical=categorical_feature)
         check_consistent_length(table, labels)
         weights = read_weights(sample_weight, table)
         classes, codes = encode(labels)
@@ -269,12 +273,24 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         trained = self._train(run)
         shares = np.array(start.shares)
+        if self.calibration == "slope":
+            # The rounds that early stopping chose: without rows to watch, each fold trains as many.
+            best = trained.best_iteration
+            rounds = self.n_estimators if best is None else best + 1
+            plain = clone(self).set_params(n_estimators=rounds, early_stopping_rounds=None)
+            calibrator = out_of_fold_calibrator(
+                plain, read, classes, codes, weights, categorical_feature=categorical_feature
+            )
+        elif self.calibration == "level":
+            calibrator = level_calibrator(loss.log_posterior(trained.scores), shares, weights)
+        else:
+            calibrator = Calibrator.identity(n_classes)
         attributes = {
             "loss_": loss,
             "classes_": classes,
             "booster_": trained.booster,
             "start_score_": start.scores[0] if n_scores == 1 else np.array(start.scores),
-            "calibrator_": level_calibrator(loss.log_posterior(trained.scores), shares, weights),
+            "calibrator_": calibrator,
             "best_iteration_": trained.best_iteration,
             "evals_result_": trained.evals_result,
             "_categories": categories,

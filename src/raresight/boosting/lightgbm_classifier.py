@@ -51,10 +51,12 @@ class LightGBMClassifier(BoostedClassifier):
 
     which is then added to the leaves of the first tree of each class, as LightGBM itself does for its own
     objectives: after `save`, plain LightGBM predicts the same raw scores from the model file alone, with no
-    init_score to remember. `predict_proba` applies the loss's link, so its probabilities are calibrated
-    whatever the loss, and shifts the log-odds by a constant that makes the mean probability of the training
-    rows their share of positives (see `raresight.common.calibration`). With `loss="crossentropy"` the trees
-    are those of LightGBM's `binary` or `multiclass`.
+    init_score to remember. `predict_proba` applies the loss's link, and shifts the log-odds by a constant
+    that makes the mean probability of the training rows their share of positives (see
+    `raresight.common.calibration`). That is calibrated where the trees can represent the truth and do not
+    overfit. Elsewhere losses differ, most in the rows of the highest probabilities: `calibration="slope"`
+    corrects the log-odds by out-of-fold scores (figures in docs/estimators.md). With `loss="crossentropy"`
+    the trees are those of LightGBM's `binary` or `multiclass`.
 
     Defaults that differ from LightGBM's scale with the loss's curvature at the start; see
     `raresight.boosting.defaults` for the reasons and the figures: `lambda_l2`, `min_sum_hessian_in_leaf`,
@@ -72,6 +74,10 @@ class LightGBMClassifier(BoostedClassifier):
         eval_metric: `"partial_auc"`, `"recall_at_fpr"` or another ranking metric by name, one made by
             `raresight.metrics.eval_metrics.lightgbm_metric("recall_at_fpr", fpr=0.001)`, or `"loss"` for the
             mean loss. None is the partial AUC for two classes and the mean loss for more.
+        calibration: What follows the link of the loss, as for all estimators. `"link"`: nothing. `"level"`:
+            the shift above. `"slope"`: slope and level, fitted to the scores of rows by models of five folds
+            that did not see them; this takes about six times as long. With early stopping the models of the
+            folds have as many rounds as the model.
         random_state: Seed for sampling rows and columns.
         n_jobs: Threads; None leaves it to LightGBM.
         **native: LightGBM's own parameters, such as `num_leaves=15` or `boosting="dart"`. Refused are those
@@ -83,7 +89,7 @@ class LightGBMClassifier(BoostedClassifier):
         booster_: The `lightgbm.Booster`.
         classes_, n_features_in_, feature_names_in_: As in scikit-learn.
         start_score_: The constant training started from, one number or K.
-        calibrator_: Puts the mean probabilities of the training rows at the class shares.
+        calibrator_: The calibrator of the log-odds.
         best_iteration_: The best round, counted from 0, after early stopping; else None.
         evals_result_: The metric after each round, by evaluation set.
         feature_importances_: Shares of the total gain.

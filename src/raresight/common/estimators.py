@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Number
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
+from .calibration import Calibrator, held_out_calibrator
 from .checks import check_weights
 from .labels import encode_known, read_targets
-from .tables import read_table
+from .row_groups import assign_folds, copies_of
+from .tables import is_frame, is_sparse, read_table
 
 __all__ = [
     "columns_kept_on_failure",
     "decided_classes",
     "errors_of",
+    "out_of_fold_calibrator",
     "read_labelled",
     "read_weights",
     "with_gaps_and_sparse",
@@ -99,3 +104,61 @@ def decided_classes(scores: Array, classes: Array) -> Array:
     """
     codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
     return np.asarray(classes[codes])
+
+
+def out_of_fold_calibrator(
+    estimator: Any, table: Any, classes: Array, codes: Array, weights: Array | None, **options: Any
+) -> Calibrator:
+    """Fit slope and levels to the scores of rows by clones of an estimator that did not see them.
+
+    Five folds, or as many as the rarest class has rows; copies of a row share a fold. The folds are the same
+    in every run.
+
+    Args:
+        estimator: With `loss_` and `decision_function` once fitted, and the option `calibration`.
+        table: Rows as the estimator read them: an array, a CSR matrix or a pandas DataFrame.
+        classes: The labels of the class numbers.
+        codes: Class numbers.
+        weights: Row weights, or None; rows of weight 0 do not count.
+        options: Further arguments of `fit`.
+
+    Raises:
+        ValueError: If a class has a single row, copies counted once.
+    """
+    counted = np.arange(len(codes)) if weights is None else np.flatnonzero(weights > 0)
+    codes = codes[counted]
+    groups = copies_of(_contents(_rows_at(table, counted)), codes)
+    folds = assign_folds(codes, np.random.RandomState(0), groups)
+    if folds is None:
+        raise ValueError(
+            "calibration='slope' scores rows out of fold, but a class has one row only, copies counted once: "
+            "take calibration='level'"
+        )
+    found = np.empty((len(codes), len(classes)))
+    for fold in range(int(folds.max()) + 1):
+        rows, others = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        model = clone(estimator).set_params(calibration="link")
+        part = None if weights is None else weights[counted[rows]]
+        with warnings.catch_warnings():
+            # What a fold warns of, the fit to all rows has warned of.
+            warnings.simplefilter("ignore")
+            model.fit(_rows_at(table, counted[rows]), classes[codes[rows]], sample_weight=part, **options)
+            scores = model.decision_function(_rows_at(table, counted[others]))
+        found[others] = model.loss_.log_posterior(np.asarray(scores, dtype=np.float64))
+    return held_out_calibrator(found, codes, None if weights is None else weights[counted])
+
+
+def _rows_at(table: Any, places: Array) -> Any:
+    return table.iloc[places] if is_frame(table) else table[places]
+
+
+def _contents(table: Any) -> Array:
+    """Return numbers that are equal for equal rows, and hardly ever for others."""
+    if is_frame(table):
+        from pandas.util import hash_pandas_object  # type: ignore[import-untyped]
+
+        return np.asarray(hash_pandas_object(table, index=False), dtype=np.float64)[:, None]
+    if is_sparse(table):
+        # A random combination of the columns needs no dense copy of them.
+        return np.asarray(table @ np.random.RandomState(0).normal(size=table.shape[1]))[:, None]
+    return np.asarray(table)

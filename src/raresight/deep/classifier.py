@@ -166,10 +166,12 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             all rows, for as many epochs. Only those of the best loss are. With `eval_set` no row is held out
             and nothing is trained twice.
         max_fpr: Largest false-positive rate of the partial AUC.
-        calibration: `"slope"` finds the slope by rows that the nets did not see: held-out rows, those of
-            `eval_set`, or out-of-fold scores of all rows. With `early_stopping=False` there are no such rows,
-            and the slope is 1. After a refit the slope gives the log-odds the spread that they had before.
-            `"level"` leaves the slope at 1.
+        calibration: What follows the link of the loss, as for all estimators. `"slope"` finds the slope by
+            rows that the nets did not see: held-out rows, those of `eval_set`, or out-of-fold scores of all
+            rows. With `early_stopping=False` there are no such rows, and the slope is 1. After a refit the
+            slope gives the log-odds the spread that they had before. `"level"` leaves the slope at 1.
+            `"link"` leaves the level at 0, too. The link alone is calibrated only where the nets can
+            represent the truth (see `LinearClassifier`).
         class_weight: `{class: weight}`, or `"balanced"`. Weights change the training, not the meaning of the
             probabilities, as for `LinearClassifier`.
         categorical_features: `"auto"` takes categorical columns of DataFrames. A list of names or positions
@@ -408,7 +410,11 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "best_epochs_": best_epochs,
             "n_epochs_": found.stack.epochs,
             "validation_history_": None if history is None else history.reshape(-1, len(losses), len(seeds)),
-            "calibrator_": net_calibrator(nets.loss, scored, data.shares, slope),
+            "calibrator_": (
+                Calibrator.identity(len(data.classes))
+                if self.calibration == "link"
+                else net_calibrator(nets.loss, scored, data.shares, slope)
+            ),
             "feature_importances_": shares_of_columns,
             "nets_": nets,
             "_encoder": encoder,
@@ -500,7 +506,7 @@ class DeepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, nets: TrainedNets, validation: Validation | None, choice: EpochChoice | None, device: str
     ) -> float:
         """Return the slope by rows that the nets did not see; 1 without such rows."""
-        if self.calibration == "level":
+        if self.calibration != "slope":
             return 1.0
         if choice is not None:
             return held_out_slope(nets.loss, choice.rows)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..common.calibration import check_calibration
 from ..common.checks import check_range, check_whole
 
 __all__ = [
@@ -63,8 +64,7 @@ def check_parameters(estimator: Any) -> None:
         raise ValueError(f"verbose must be 'auto', True or False, got {estimator.verbose!r}")
     if not isinstance(estimator.precision, str) or estimator.precision not in _PRECISIONS:
         raise ValueError(f"precision must be 'float32' or 'float64', got {estimator.precision!r}")
-    if not isinstance(estimator.calibration, str) or estimator.calibration not in ("slope", "level"):
-        raise ValueError(f"calibration must be 'slope' or 'level', got {estimator.calibration!r}")
+    check_calibration(estimator.calibration)
     options = estimator.net_options
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"net_options must be a mapping of options by name or None, got {options!r}")

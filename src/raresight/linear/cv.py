@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
+from ..common.calibration import check_calibration
 from ..common.estimators import columns_kept_on_failure, read_weights
 from ..common.labels import class_weights, encode
 from ..losses import Loss
@@ -50,6 +51,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cv: Folds: a number (stratified), a splitter or an iterable of (train, test).
         l1, fit_intercept, class_weight, solver, max_iter, tol: Arguments of `LinearClassifier`.
         pos_label: The label that the metric is about; None for `classes_[1]`.
+        calibration: As for `LinearClassifier`; it concerns the final model alone.
 
     Attributes:
         loss_: The chosen loss, class weights included.
@@ -83,6 +85,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_iter: int = 500,
         tol: float = 1e-8,
         pos_label: Any = None,
+        calibration: str = "link",
     ) -> None:
         self.losses = losses
         self.l2s = l2s
@@ -96,6 +99,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
         self.tol = tol
         self.pos_label = pos_label
+        self.calibration = calibration
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -112,6 +116,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> LinearClassifierCV:
+        check_calibration(self.calibration)
         losses = [self.losses] if isinstance(self.losses, (Loss, str)) else list(self.losses)
         l2s = [self.l2s] if isinstance(self.l2s, numbers.Real) else list(self.l2s)
         for name, values in (("losses", losses), ("l2s", l2s)):
@@ -142,7 +147,10 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # The first of equals: argmax keeps the order that the user gave.
         best = int(np.argmax(mean))
         loss, l2 = settings[best]
-        self.best_model_ = self._path(X, y, weights, self.class_weight, [loss], [l2])[0].model
+        best_model = self._path(X, y, weights, self.class_weight, [loss], [l2])[0].model
+        if self.calibration != "link":
+            best_model = best_model.set_params(calibration=self.calibration).fit(X, y, weights)
+        self.best_model_ = best_model
         if hasattr(self, "feature_names_in_"):
             self.best_model_.feature_names_in_ = self.feature_names_in_
         self.cv_results_ = {

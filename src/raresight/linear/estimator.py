@@ -12,8 +12,9 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..common.calibration import Calibrator, check_calibration, level_calibrator
 from ..common.checks import check_penalty
-from ..common.estimators import columns_kept_on_failure, decided_classes
+from ..common.estimators import columns_kept_on_failure, decided_classes, out_of_fold_calibrator
 from ..common.labels import class_weights
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes, weighted_loss
@@ -45,6 +46,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     convex are fitted to a local minimum. With l1 > 0 the steps are proximal and leave exact zeros. Large
     data start on a weighted part of the rows; the end is always exact and in float64.
 
+    The link gives calibrated probabilities where a linear score can represent the truth. Elsewhere it does
+    not, under any loss, and least under those that hardly weigh rows of extreme scores. With a truth that
+    saturates at 2 %, the predicted probabilities of the top 1 % of the rows were 1.8 times the true ones for
+    cross entropy, 2.5 times under TBL(0.8, 0.5) and 2.6 times under alpha(0.5). With `calibration="slope"`
+    they were 1.7 to 1.9 times (see docs/estimators.md).
+
     Args:
         loss: A loss, or its text such as `"tbl(alpha=0.8,C=0.5)"` or `"ldam(class_counts=(990,10))"`.
         l2: Ridge penalty on standardised coefficients.
@@ -59,6 +66,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tol: Gradient norm (with l1, least subgradient norm) at which to stop. It is on the standardised
             scale, for weights of sum one. If mean |l'| is above one, the norm is relative to it.
         warm_start: Start from the last fit.
+        calibration: What follows the loss's link in `predict_proba` and `predict_log_odds`, with the same
+            values for all estimators. `"link"`: nothing. `"level"`: a shift of the log-odds that makes the
+            mean probability of the training rows their share of positives. `"slope"`: slope and level, fitted
+            to the scores of rows by models of five folds that did not see them. This takes about six times as
+            long.
 
     Attributes:
         classes_: The classes, sorted.
@@ -69,6 +81,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         converged_: Whether `tol` was reached; otherwise `fit` warned.
         gradient_norm_: The gradient norm at the end.
         objective_: The value of the minimum.
+        calibrator_: The calibrator of the log-odds.
 
     `decision_function` is the raw score z. `predict` is its sign (or the largest logit): the decision that
     the loss was made for. To decide by probability or at a false-positive rate use `predict_proba` or
@@ -83,6 +96,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (True, True)
     """
 
+    calibrator_: Calibrator
     _terms: FitTerms
 
     def __init__(
@@ -96,6 +110,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_iter: int = 500,
         tol: float = 1e-8,
         warm_start: bool = False,
+        calibration: str = "link",
     ) -> None:
         self.loss = loss
         self.l2 = l2
@@ -106,6 +121,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
+        self.calibration = calibration
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -127,7 +143,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 start = before.start_for(reading.classes, reading.sample.columns)
             minimum = minimise(reading.sample, loss, l2, options, start)
             converged = warn_unless_converged(minimum, str(loss), options)
-            return self._set_fit(self, reading, loss, minimum, options, converged)
+            # Before anything is set: a failure leaves the last fit as it was.
+            calibrator = self._calibrator(reading, loss, minimum)
+            self._set_fit(self, reading, loss, minimum, options, converged)
+            self.calibrator_ = calibrator
+            return self
 
     # ---- predicting ----------------------------------------------------------------------
 
@@ -144,20 +164,20 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         scores = self.decision_function(X)
         if scores.ndim == 1:
-            return np.asarray(self.loss_.log_odds(scores))
-        eta = self.loss_.probability(scores.astype(np.float64), multiclass=True)
+            return self.calibrator_.log_odds(np.asarray(self.loss_.log_odds(scores)))
+        eta = self._probabilities(scores.astype(np.float64))
         with np.errstate(divide="ignore"):
             odds = np.log(eta) - np.log(_rest(eta))
         return np.asarray(odds.astype(scores.dtype))
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Calibrated probabilities through the loss's link, of shape (n, K)."""
+        """Return probabilities through the loss's link and the calibrator, of shape (n, K)."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             # Each side by its own sigmoid: 1 - p has no digits left where p is near one.
-            odds = self.loss_.log_odds(scores)
+            odds = self.calibrator_.log_odds(np.asarray(self.loss_.log_odds(scores)))
             return np.asarray(expit(np.column_stack([-odds, odds])))
-        return np.asarray(self.loss_.probability(scores, multiclass=True))
+        return self._probabilities(scores)
 
     def predict_log_proba(self, X: Any) -> NDArray[Any]:
         """Logarithms of `predict_proba`; `predict_log_odds` has more digits where one side is near one."""
@@ -183,6 +203,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _options(self) -> SolverOptions:
         l1 = check_penalty(self.l1, "l1")
         tolerance = check_penalty(self.tol, "tol")
+        check_calibration(self.calibration)
         if self.solver not in _SOLVERS:
             raise ValueError(f"solver must be one of {', '.join(_SOLVERS)}, got {self.solver!r}")
         if l1 > 0 and self.solver == "lbfgs":
@@ -190,6 +211,25 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not (isinstance(self.max_iter, (int, np.integer)) and self.max_iter >= 1):
             raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}")
         return SolverOptions(l1, tolerance, int(self.max_iter), self.solver)
+
+    def _probabilities(self, logits: NDArray[Any]) -> NDArray[Any]:
+        """Return the probabilities of K classes."""
+        if self.calibrator_ == Calibrator.identity(len(self.classes_)):
+            return np.asarray(self.loss_.probability(logits, multiclass=True))
+        found = np.exp(self.calibrator_.log_posterior(self.loss_.log_posterior(logits)))
+        return found.astype(logits.dtype, copy=False)
+
+    def _calibrator(self, reading: Reading, loss: Loss, minimum: Minimum) -> Calibrator:
+        """Return the calibrator that the option asks for; `minimum` is not yet taken as the fit."""
+        if self.calibration == "link":
+            return Calibrator.identity(len(reading.classes))
+        sample, codes = reading.sample, reading.sample.labels.astype(np.int64)
+        if self.calibration == "slope":
+            return out_of_fold_calibrator(self, reading.X, reading.classes, codes, sample.weights)
+        theta = minimum.theta.reshape(sample.n_scores, sample.columns.n_columns)
+        scores = linear_scores(reading.X, *sample.columns.outward(theta)).astype(np.float64)
+        log_posterior = loss.log_posterior(scores[:, 0] if sample.n_scores == 1 else scores)
+        return level_calibrator(log_posterior, reading.counts / reading.counts.sum(), sample.weights)
 
     def _loss_for(self, classes: NDArray[Any], counts: Floats) -> Loss:
         weights = class_weights(self.class_weight, classes, counts)
@@ -219,6 +259,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         penalised = theta[:, : columns.n_features]
         self.objective_ = minimum.evaluation.value + options.l1 * float(np.abs(penalised).sum())
         self.converged_ = converged
+        self.calibrator_ = Calibrator.identity(len(reading.classes))
         return self
 
     def _last_fit(self) -> _LastFit | None:

@@ -21,8 +21,9 @@ __all__ = ["Reading", "make_sample", "read_features", "read_rows", "read_trainin
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Training data: the sample, its classes and their sums of weights."""
+    """Training data: the rows as they were read, the sample, its classes and their sums of weights."""
 
+    X: Any
     sample: Sample
     classes: NDArray[Any]
     counts: Floats
@@ -35,7 +36,7 @@ def read_training(owner: Any, X: Any, y: Any, sample_weight: Any, intercept: boo
     weights = read_weights(sample_weight, X)
     shares_of(codes, weights, classes)  # an error where a class has no weight
     counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
-    return Reading(make_sample(X, codes, weights, len(classes), intercept), classes, counts)
+    return Reading(X, make_sample(X, codes, weights, len(classes), intercept), classes, counts)
 
 
 def read_rows(owner: Any, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, NDArray[Any]]:
