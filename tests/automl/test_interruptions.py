@@ -11,13 +11,19 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
+from raresight.automl.oof_predictions import part_path, write_array
+from raresight.automl.options import Options
 from raresight.automl.records import Limits
+from raresight.automl.run_identity import open_run
 from raresight.automl.search import search
+from raresight.common.journal import DamagedFileWarning
 
 PROGRAM = Path(__file__).with_name("table_search.py")
 
@@ -110,14 +116,121 @@ def test_every_cut_of_the_journal_is_survived(whole, tmp_path):
         assert facts(found) == whole[0]
 
 
-def test_a_journal_damaged_within_is_refused(whole, tmp_path):
-    shutil.copytree(whole[1], tmp_path / "search")
-    path = tmp_path / "search" / "trials.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[4] = lines[4][:10] + b"\n"
+def resumed(folder):
+    """The outcome of a search continued in a folder, and its warnings about damaged files."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DamagedFileWarning)
+        found = search(small_task(), small_space(), Limits(TRIALS), folder=folder)
+    told = [str(one.message) for one in caught if issubclass(one.category, DamagedFileWarning)]
+    return facts(found), told
+
+
+def cut_line(lines):
+    return 5, [*lines[:4], lines[4][:10] + b"\n", *lines[5:]]
+
+
+def changed_digit(lines):
+    """A better result for one fold of some trial: without a check it would win."""
+    place = next(i for i, line in enumerate(lines) if i > 20 and b'"values": [0.' in line)
+    return place + 1, [*lines[:place], lines[place].replace(b"[0.", b"[9."), *lines[place + 1 :]]
+
+
+def missing_line(lines):
+    return 10, [*lines[:9], *lines[10:]]
+
+
+def first_line_lost(lines):
+    return 1, lines[1:]
+
+
+@pytest.mark.parametrize("damage", [cut_line, changed_digit, missing_line, first_line_lost])
+def test_a_damaged_journal_is_set_aside_and_its_trials_repeated(whole, tmp_path, damage):
+    folder = tmp_path / "search"
+    shutil.copytree(whole[1], folder)
+    path = folder / "trials.jsonl"
+    whole_lines = path.read_bytes().splitlines(keepends=True)
+    number, lines = damage(whole_lines)
     path.write_bytes(b"".join(lines))
-    with pytest.raises(ValueError, match=r"trials\.jsonl is damaged at line 5"):
-        search(small_task(), small_space(), Limits(TRIALS), folder=tmp_path / "search")
+    found, (told,) = resumed(folder)
+    assert found == whole[0]
+    assert f"trials.jsonl is damaged at line {number}" in told
+    assert (folder / "trials.damaged-1.jsonl").read_bytes() == b"".join(lines[number - 1 :])
+    assert path.read_bytes().startswith(b"".join(lines[: number - 1]))
+    assert resumed(folder) == (whole[0], [])
+
+
+def flipped(content):
+    return content[:-7] + bytes([content[-7] ^ 1]) + content[-6:]
+
+
+@pytest.mark.parametrize("seconds", [None, 1e-3])
+@pytest.mark.parametrize("damage", [flipped, lambda content: content[:-9], lambda content: b"", None])
+def test_a_trial_with_damaged_scores_runs_again(whole, tmp_path, damage, seconds):
+    folder = tmp_path / "search"
+    shutil.copytree(whole[1], folder)
+    paths = [folder / "scores" / f"{whole[0]['best']}.npy", folder / "scores" / "0.npy"]
+    for path in paths:
+        path.write_bytes(damage(path.read_bytes())) if damage else path.unlink()
+    with pytest.warns(DamagedFileWarning, match=r"\.npy was .* since it was written") as caught:
+        # Time that was spent on them once does not count again.
+        found = search(small_task(), small_space(), Limits(TRIALS, seconds), folder=folder)
+    assert len([one for one in caught if one.category is DamagedFileWarning]) == 2
+    assert facts(found) == whole[0]
+    assert resumed(folder) == (whole[0], [])
+    # Between the search and its outcome there is no second chance: it is said what helps.
+    paths[0].write_bytes(flipped(paths[0].read_bytes()))
+    with pytest.raises(ValueError, match=r"\.npy is not the file that was written.*--resume"):
+        found.out_of_fold(found.best.number)
+
+
+@pytest.mark.parametrize("damage", [flipped, lambda content: content[:-9], None])
+def test_a_fold_with_damaged_scores_is_fitted_again(whole, tmp_path, damage):
+    folder = tmp_path / "search"
+    search(small_task(), small_space(), Limits(1), folder=folder)
+    lines = (folder / "trials.jsonl").read_bytes().splitlines(keepends=True)
+    end = next(i for i, line in enumerate(lines) if b'"state"' in line)
+    (folder / "trials.jsonl").write_bytes(b"".join(lines[:end]))
+    folds = small_task().folds
+    scores = np.load(folder / "scores" / "0.npy")
+    for fold, split in enumerate(folds):
+        write_array(part_path(folder, 0, fold), scores[split.test])
+    part = part_path(folder, 0, 1)
+    part.write_bytes(damage(part.read_bytes())) if damage else part.unlink()
+    found, told = resumed(folder)
+    assert found == whole[0]
+    assert len(told) == (damage is not None)
+    assert not told or "0-1.npy was changed or cut" in told[0]
+
+
+def test_a_damaged_identity_is_named_and_said_to_be_damaged(whole, tmp_path):
+    folder = tmp_path / "search"
+    shutil.copytree(whole[1], folder)
+    path = folder / "search.json"
+    content = path.read_bytes()
+    for spoiled in (content[:-9], b"", b"[1]", b"[" * 10000, content.replace(b'"seed": 0', b'"seed": 1')):
+        path.write_bytes(spoiled)
+        with pytest.raises(ValueError, match=r"search\.json is damaged.*Take another folder, or remove"):
+            search(small_task(), small_space(), Limits(TRIALS), folder=folder)
+
+
+def test_a_damaged_record_of_a_run_is_named_and_said_to_be_damaged(tmp_path):
+    options = Options(target="y", trials=1, jobs=1)
+    open_run(tmp_path, options, "abc", resume=False)
+    open_run(tmp_path, options, "abc", resume=True)
+    path = tmp_path / "run.json"
+    content = path.read_bytes()
+    for spoiled in (
+        content[:-9],
+        b"",
+        b"[1]",
+        b"[" * 10000,
+        content.replace(b'"data": "abc"', b'"data": "abd"'),
+        content.replace(b'"asked"', b'"bsked"'),
+        b"\xff" + content,
+    ):
+        path.write_bytes(spoiled)
+        with pytest.raises(ValueError, match=r"run\.json is damaged.*another folder by --out"):
+            open_run(tmp_path, options, "abc", resume=True)
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

@@ -14,6 +14,7 @@ from raresight.automl.evaluation import baseline_of, leaderboard
 from raresight.automl.records import Limits
 from raresight.automl.search import ROUND, rounds, search
 from raresight.automl.space import make_space, planned_trials
+from raresight.common.json_values import digest_of
 from raresight.engines import LocalEngine
 from raresight.metrics import partial_auc, recall_at_fpr
 from raresight.tables.splits import Split
@@ -198,11 +199,11 @@ def test_another_space_or_library_is_refused(whole, tmp_path):
     path = tmp_path / "old" / "search.json"
     written = json.loads(path.read_text())
     written["versions"]["lightgbm"] = "1.0"
-    path.write_text(json.dumps(written))
+    path.write_text(json.dumps(written | {"description_sha256": digest_of(written)}))
     with pytest.raises(ValueError, match=r"versions of the libraries .*1\.0"):
         search(small_task(), small_space(), Limits(TRIALS), folder=tmp_path / "old")
     path.write_text("{")
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="is damaged"):
         search(small_task(), small_space(), Limits(TRIALS), folder=tmp_path / "old")
     path.unlink()
     with pytest.raises(ValueError, match=r"without its search\.json"):

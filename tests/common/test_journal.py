@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raresight.common.journal import Journal, JournalError, read_journal, write_journal
+from raresight.common.journal import DamagedFileWarning, Journal, JournalError, read_journal, write_journal
 
 NAMES = ("journal.jsonl", "journal.jsonl.xz")
 ENTRIES = [{"number": i, "text": f'"check": ü{i}', "deep": {"values": [i, None]}} for i in range(5)]
@@ -112,6 +112,30 @@ def test_a_change_is_found_at_its_line(name, tmp_path):
             read_journal(path)
         with pytest.raises(JournalError, match=f"damaged at line {number}"):
             Journal(path)
+
+
+def test_a_damaged_journal_can_be_mended(tmp_path):
+    path = written(tmp_path / NAMES[0], parts=(1,) * 5)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for count, (number, changed) in enumerate(
+        (
+            (3, [*lines[:2], lines[2].replace(b'"number": 2', b'"number": 7'), *lines[3:]]),
+            (3, [*lines[:2], *lines[3:]]),
+            (2, [lines[0], b"[" * 100_000 + b"\n", *lines[1:]]),
+            (2, [lines[0], b"\xff\n\r\n", *lines[1:]]),
+            (1, lines[1:]),
+        ),
+        start=1,
+    ):
+        path.write_bytes(b"".join(changed))
+        with pytest.warns(DamagedFileWarning, match=f"damaged at line {number}"):
+            journal = Journal(path, mend=True)
+        with journal:
+            assert journal.entries == ENTRIES[: number - 1]
+            journal.append(ENTRIES[number - 1 :])
+        aside = tmp_path / f"journal.damaged-{count}.jsonl"
+        assert aside.read_bytes() == b"".join(changed[number - 1 :])
+        assert path.read_bytes() == b"".join(lines)
 
 
 def test_what_is_no_xz_file_is_refused(tmp_path):

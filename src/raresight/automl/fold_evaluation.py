@@ -128,9 +128,9 @@ class FoldEvaluator:
             recall = recall_at_fpr(y, log_odds, self.aim.fpr, sample_weight=weights)
         except Exception as error:
             return _failure(error, start)
-        write_array(part, log_odds)
+        digest = write_array(part, log_odds)
         messages = tuple(dict.fromkeys(_one_line(text) for text in (*fitted.warnings, *uncaught)))
-        return FoldResult(area, recall, time.perf_counter() - start, warnings=messages)
+        return FoldResult(area, recall, time.perf_counter() - start, "", messages, digest)
 
 
 def _failure(error: Exception, start: float) -> FoldResult:

@@ -113,13 +113,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class FoldResult:
-    """Result of a candidate on a fold: partial AUC and recall, or the message of a failure."""
+    """Result of a candidate on a fold: partial AUC and recall, or the message of a failure.
+
+    `scores_sha256` is the digest of the file that holds its validation log-odds.
+    """
 
     partial_auc: float
     recall: float
     seconds: float
     message: str = ""
     warnings: tuple[str, ...] = ()
+    scores_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ class Trial:
         state: "running", "complete" on all folds, "pruned" after some, or "failed".
         comparison: The partial AUC of the pooled out-of-fold log-odds less that of cross entropy with
             defaults, with a paired interval; None where it was not computed.
+        scores_sha256: Digest of the file of its out-of-fold log-odds; empty unless complete.
     """
 
     number: int
@@ -144,6 +149,7 @@ class Trial:
     folds: Mapping[int, FoldResult] = field(default_factory=dict)
     state: State = "running"
     comparison: Comparison | None = None
+    scores_sha256: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -239,9 +245,10 @@ class SearchResult:
 
     def out_of_fold(self, number: int) -> NDArray[np.float32]:
         """Read the log-odds of a complete trial's validation rows, NaN for rows of no fold."""
-        if not any(trial.number == number and trial.state == "complete" for trial in self.trials):
-            raise ValueError(f"trial {number} is not complete, so it has no log-odds of every fold")
-        return read_scores(self.folder, number)
+        for trial in self.trials:
+            if trial.number == number and trial.state == "complete":
+                return read_scores(self.folder, number, trial.scores_sha256)
+        raise ValueError(f"trial {number} is not complete, so it has no log-odds of every fold")
 
 
 def best_of(trials: Sequence[Trial]) -> Trial | None:

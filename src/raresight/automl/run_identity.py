@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..common.atomic_files import regular_file, write_json
+from ..common.json_values import digest_of
 from ..common.versions import versions_of
 from ..model.families import packages_of
 from ..tables.sources import split_source
@@ -30,8 +31,9 @@ from .trial_journal import JOURNAL_FILE
 __all__ = ["check_identity", "check_place", "identity", "open_run"]
 
 _RUN_FORMAT = "raresight.run"
-_RUN_VERSION = 1
-_SEARCH_FORMAT = 1
+# 2: each has a digest of its own, and the journal those of the files of log-odds.
+_RUN_VERSION = 2
+_SEARCH_FORMAT = 2
 # Facts whose name does not say what they are. An option is called by its own name.
 _WORDS = {
     "format": "the format of the folder",
@@ -94,21 +96,22 @@ def open_run(folder: Path, options: Options, fingerprint: str, *, resume: bool) 
     if folder.exists() and any(not path.name.startswith(".run.json.") for path in folder.iterdir()):
         raise ValueError(f"{folder} is not empty and holds no run: give another folder by --out")
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"format": _RUN_FORMAT, "format_version": _RUN_VERSION, "asked": asked}
-    write_json(place, content)
+    _write(place, {"format": _RUN_FORMAT, "format_version": _RUN_VERSION, "asked": asked})
 
 
 def _refuse_difference(place: Path, asked: dict[str, Any]) -> None:
-    try:
-        found = json.loads(place.read_text(encoding="utf-8"))
-        if found["format"] != _RUN_FORMAT:
-            raise KeyError("format")
-        version, before = found["format_version"], found["asked"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{place} cannot be read, it is damaged: give another folder by --out") from None
-    if version != _RUN_VERSION:
-        raise ValueError(f"{place} has format version {version}, this raresight reads {_RUN_VERSION}")
-    now = json.loads(json.dumps(asked))
+    found = _read(place)
+    version = None if found is None else found.get("format_version")
+    if isinstance(version, int) and version != _RUN_VERSION:
+        raise ValueError(
+            f"{place} has format version {version}, this raresight reads {_RUN_VERSION}: give another folder "
+            "by --out"
+        )
+    if found is None or not _is_as_written(found) or found["format"] != _RUN_FORMAT:
+        raise ValueError(
+            f"{place} is damaged: it was changed or cut since it was written. Give another folder by --out"
+        )
+    before, now = found["asked"], json.loads(json.dumps(asked))
     for name in [*now, *(name for name in before if name not in now)]:
         if before.get(name) != now.get(name):
             raise ValueError(
@@ -147,19 +150,42 @@ def check_identity(folder: Path, ours: dict[str, Any]) -> None:
     path = folder / "search.json"
     if not path.exists():
         if (folder / JOURNAL_FILE).exists():
-            raise ValueError(f"{folder} holds a search without its search.json: take another folder")
-        write_json(path, ours)
+            raise ValueError(
+                f"{folder} holds a search without its search.json: take another folder, or remove this one"
+            )
+        _write(path, ours)
         return
-    try:
-        theirs = json.loads(path.read_text())
-        different = [key for key in ours if theirs[key] != ours[key]]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} cannot be read: take another folder, or remove this one") from None
+    theirs = _read(path)
+    if theirs is None or (theirs.get("format") == _SEARCH_FORMAT and not _is_as_written(theirs)):
+        raise ValueError(
+            f"{path} is damaged: it was changed or cut since it was written. Take another folder, or remove "
+            f"{folder}, and the search begins anew"
+        )
+    different = [key for key in ours if theirs.get(key) != ours[key]]
     if different:
-        changes = " and ".join(_change(key, theirs[key], ours[key]) for key in different)
+        changes = " and ".join(_change(key, theirs.get(key), ours[key]) for key in different)
         raise ValueError(
             f"{folder} holds another search; different: {changes}. Use another folder, or remove this one"
         )
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    # Through JSON, so that the digest is of what will be read.
+    plain: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
+    write_json(path, plain | {"description_sha256": digest_of(plain)})
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return the object in a file of JSON, or None where there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_as_written(found: dict[str, Any]) -> bool:
+    return found.get("description_sha256") == digest_of(found)
 
 
 def _change(key: str, theirs: Any, ours: Any) -> str:

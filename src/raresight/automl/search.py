@@ -9,6 +9,7 @@ on one core and on many, and after any number of interruptions.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..common.atomic_files import hold_folder
+from ..common.journal import DamagedFileWarning
 from ..engines import Interrupts, LocalEngine, SharedArrays
 from ..model.families import FAMILIES, Candidate
 from .fold_evaluation import FoldEvaluator, FoldStep, arrays_of
-from .oof_predictions import join_parts, part_path, remove_parts, score_folder
+from .oof_predictions import is_whole, join_parts, part_path, remove_parts, score_folder, trial_path
 from .records import FoldResult, Limits, Progress, SearchResult, SearchTask, StoppedBy, Trial, best_of
 from .run_identity import check_identity, identity
 from .sampling import need_optuna, propose, quiet_optuna, should_prune, study_of
@@ -98,14 +100,30 @@ def search(
 
 
 def _tidy(folder: Path, journal: TrialJournal) -> None:
-    """Remove files that a killed process left unfinished."""
+    """Remove files that a killed process left unfinished, and see which scores must be made again."""
     scores = score_folder(folder)
     scores.mkdir(exist_ok=True)
     for path in scores.glob(".*"):
         path.unlink(missing_ok=True)
     for trial in journal.trials:
-        if trial.is_over:
-            remove_parts(folder, trial.number)
+        if trial.state == "running":
+            for fold, result in trial.folds.items():
+                part = part_path(folder, trial.number, fold)
+                if result.message or is_whole(part, result.scores_sha256):
+                    continue
+                if part.exists():  # a missing one is what a kill or a power cut leaves
+                    _warn(part, "changed or cut", f"fold {fold} of candidate {trial.number}")
+                journal.forget(trial.number, fold)
+            continue
+        remove_parts(folder, trial.number)
+        path = trial_path(folder, trial.number)
+        if trial.state == "complete" and not is_whole(path, trial.scores_sha256):
+            _warn(path, "changed or cut" if path.exists() else "removed", f"candidate {trial.number}")
+            journal.repeat(trial.number)
+
+
+def _warn(path: Path, what: str, work: str) -> None:
+    warnings.warn(f"{path} was {what} since it was written: {work} is evaluated again", DamagedFileWarning, 4)
 
 
 @dataclass(frozen=True)
@@ -199,7 +217,7 @@ class _SearchRun:
             if turn.start == len(self._planned) and best_of(self._trials()) is None:
                 return "trials"  # nothing works: found() says why
             if not self._is_over(turn):
-                if turn.start and self._seconds_left() <= 0:
+                if turn.start and self._seconds_left() <= 0 and not self._repeats(turn):
                     return "budget"
                 if not self._evaluate(turn):
                     return "budget"
@@ -222,6 +240,10 @@ class _SearchRun:
         held = self._journal.trials
         stop = self._within_limit(turn.stop)
         return len(held) >= stop and all(trial.is_over for trial in held[turn.start : stop])
+
+    def _repeats(self, turn: Round) -> bool:
+        """Return whether a trial of the round lost its scores: time was spent on it before."""
+        return any(number in self._journal.repeated for number in range(turn.start, turn.stop))
 
     def _within_limit(self, number: int) -> int:
         return number if self._limits.trials is None else min(number, self._limits.trials)
@@ -279,22 +301,14 @@ class _SearchRun:
             FoldStep(fold, tuple(t.number for t in group), tuple(t.candidate for t in group))
             for group in groups
             for fold in stage
-            if any(self._lacks(trial, fold) for trial in group)
+            if any(not trial.is_over and fold not in trial.folds for trial in group)
         ]
-
-    def _lacks(self, trial: Trial, fold: int) -> bool:
-        if trial.is_over:
-            return False
-        result = trial.folds.get(fold)
-        if result is None or result.message:
-            return result is None
-        return not part_path(self._folder, trial.number, fold).exists()
 
     def _in_time(
         self, steps: list[FoldStep], turn: Round, folds_left: int, folds_here: int
     ) -> list[FoldStep]:
         """Return the steps of the first candidates whose remaining folds fit into the time left."""
-        if self._limits.seconds is None or turn.start == 0:
+        if self._limits.seconds is None or turn.start == 0 or self._repeats(turn):
             return steps
         # All folds of a candidate count, not this stage alone: a trial that time leaves without its last
         # folds is worth nothing.
@@ -316,8 +330,10 @@ class _SearchRun:
                 self._journal.end(number, "failed")
             elif len(trial.folds) == len(self._task.folds):
                 # The scores first: a trial that the journal calls complete has them.
-                join_parts(self._folder, number, len(self._task.y), [fold.test for fold in self._task.folds])
-                self._journal.end(number, "complete")
+                tests = [fold.test for fold in self._task.folds]
+                parts = {fold: result.scores_sha256 for fold, result in trial.folds.items()}
+                scores = join_parts(self._folder, number, len(self._task.y), tests, parts)
+                self._journal.end(number, "complete", scores)
             elif should_prune(earlier, trial, self._space):
                 self._journal.end(number, "pruned")
             else:

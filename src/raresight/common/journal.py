@@ -14,9 +14,11 @@ and `xzcat` shows all of them.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from typing import IO, Any
 
 from .atomic_files import naming_file, write_file
 
-__all__ = ["Journal", "JournalError", "read_journal", "write_journal"]
+__all__ = ["DamagedFileWarning", "Journal", "JournalError", "read_journal", "write_journal"]
 
 Entry = dict[str, Any]
 
@@ -40,6 +42,10 @@ class JournalError(ValueError):
     """A journal was changed, cut or mixed with another one since it was written."""
 
 
+class DamagedFileWarning(UserWarning):
+    """A file of a run was changed or cut since it was written; what it held is computed again."""
+
+
 class Journal:
     """A journal that is open for writing; `entries` are those it has, in order.
 
@@ -49,6 +55,8 @@ class Journal:
         path: The file; it is made where it is missing.
         keep: Keep so many entries and drop the later ones, whose work is done again; these may be damaged.
             Default: all whole ones.
+        mend: Keep the entries before a damaged line, and warn. A file beside the journal keeps the damaged
+            line and all after it, such as `trials.damaged-1.jsonl`. Not for packed journals.
 
     Raises:
         JournalError: What is to be kept is damaged or not there.
@@ -61,10 +69,12 @@ class Journal:
     [{'fold': 0, 'auc': 0.9}]
     """
 
-    def __init__(self, path: Path, keep: int | None = None) -> None:
+    def __init__(self, path: Path, keep: int | None = None, *, mend: bool = False) -> None:
         self._path = path
         content = path.read_bytes() if path.exists() else b""
-        found = _read(path, content, keep)
+        found = _read(path, content, keep, mend=mend)
+        if found.damaged_at is not None:
+            _set_aside(path, content, found.damaged_at)
         if keep is not None and keep > len(found.entries):
             raise JournalError(
                 f"{path} has {len(found.entries)} entries, but {keep} were there before: it was cut since. "
@@ -138,15 +148,19 @@ def write_journal(path: Path, entries: Iterable[Mapping[str, Any]]) -> Path:
 
 @dataclass(frozen=True)
 class _ReadJournal:
-    """The whole lines of a journal, their entries and checks, and the bytes that hold them."""
+    """The whole lines of a journal, their entries and checks, and the bytes that hold them.
+
+    `damaged_at` is the number of the first damaged line, where the entries end.
+    """
 
     lines: list[bytes]
     entries: list[Entry]
     checks: list[str]
     whole_bytes: int
+    damaged_at: int | None = None
 
 
-def _read(path: Path, content: bytes, keep: int | None = None) -> _ReadJournal:
+def _read(path: Path, content: bytes, keep: int | None = None, *, mend: bool = False) -> _ReadJournal:
     lines, whole_bytes = _streams(path, content) if _is_packed(path) else _plain_lines(content)
     entries: list[Entry] = []
     checks: list[str] = []
@@ -159,6 +173,8 @@ def _read(path: Path, content: bytes, keep: int | None = None) -> _ReadJournal:
             is_torn = number == len(lines) and entry is None
             if is_torn or (keep is not None and number > keep):
                 return _ReadJournal(lines[: number - 1], entries, checks, whole_bytes - 1)
+            if mend and not _is_packed(path):
+                return _ReadJournal(lines[: number - 1], entries, checks, whole_bytes - 1, number)
             raise JournalError(
                 f"{path} is damaged at line {number}: it was changed, or lines before it are missing. Take "
                 "another folder, or remove this one"
@@ -168,6 +184,23 @@ def _read(path: Path, content: bytes, keep: int | None = None) -> _ReadJournal:
         entries.append(entry)
         checks.append(before)
     return _ReadJournal(lines, entries, checks, whole_bytes)
+
+
+def _set_aside(path: Path, content: bytes, number: int) -> None:
+    """Keep the lines of a damaged journal from a number on in a file of their own, and warn."""
+    place = next(
+        place
+        for count in itertools.count(1)
+        if not (place := path.with_suffix(f".damaged-{count}{path.suffix}")).exists()
+    )
+    write_file(place, b"".join(content.splitlines(keepends=True)[number - 1 :]))
+    # A line stands for nothing unless all before it do: the checksums are chained.
+    warnings.warn(
+        f"{path} is damaged at line {number}: it was changed, or lines before it are missing. What stood "
+        f"from there on is kept in {place.name}, and its work is done again",
+        DamagedFileWarning,
+        stacklevel=4,
+    )
 
 
 def _plain_lines(content: bytes) -> tuple[list[bytes], int]:
@@ -236,7 +269,7 @@ def _digest(before: str, body: bytes) -> str:
 def _parsed(line: bytes) -> Entry | None:
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
 
