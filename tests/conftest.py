@@ -26,5 +26,16 @@ def _no_luck():
     np.random.seed(0)  # noqa: NPY002
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_cache_of_the_user(tmp_path_factory):
+    """Models that tests write are not to be remembered in the home of who runs them."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    os.environ.pop("XDG_CACHE_HOME")
+    if before is not None:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
 # Those run on a GPU machine without pytest: make test-gpu.
 collect_ignore = ["gpu"]

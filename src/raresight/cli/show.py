@@ -32,7 +32,7 @@ def model_facts(folder: str | Path) -> dict[str, Any]:
     from ..model.folder import read_folder
 
     fit, policies = read_folder(folder)
-    return fit | {"policies": policies}
+    return fit | {"policies": policies["policies"]}
 
 
 def model_lines(folder: str | Path) -> list[str]:

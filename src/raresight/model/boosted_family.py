@@ -16,11 +16,10 @@ from ..boosting.defaults import limits_of
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from ..losses.start import start_of
-from .families import Candidate, Fitted, TrainingRows, kept_warnings
+from .families import FAMILIES, Candidate, Fitted, TrainingRows, kept_warnings
 
 __all__ = ["BoostedPart", "fit", "load"]
 
-_FILES = {"lightgbm": "lightgbm.txt", "xgboost": "xgboost.ubj"}
 _CLASSIFIERS: dict[str, type[BoostedClassifier]] = {
     "lightgbm": LightGBMClassifier,
     "xgboost": XGBoostClassifier,
@@ -57,11 +56,9 @@ class BoostedPart:
         """Return the share of each column in the gain of all splits."""
         return np.asarray(self.classifier.feature_importances_)
 
-    def save(self, folder: Path) -> tuple[str, ...]:
+    def save(self, folder: Path) -> None:
         """Write the library's own file and the side-file of `raresight.boosting`."""
-        name = _FILES[self.family]
-        self.classifier.save(folder / name)
-        return name, f"{name}.raresight.json"
+        self.classifier.save(folder / FAMILIES[self.family].files[0])
 
 
 def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads: int | None) -> list[Fitted]:
@@ -71,7 +68,7 @@ def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads:
 
 def load(folder: Path, family: str) -> BoostedPart:
     """Read what `BoostedPart.save` wrote."""
-    path = folder / _FILES[family]
+    path = folder / FAMILIES[family].files[0]
     classifier = _CLASSIFIERS[family].load(path)
     booster = classifier.booster_
     native = int(booster.num_feature() if family == "lightgbm" else booster.num_features())

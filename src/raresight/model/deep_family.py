@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .families import Candidate, Fitted, TrainingRows, kept_warnings
+from .families import FAMILIES, Candidate, Fitted, TrainingRows, kept_warnings
 
 if TYPE_CHECKING:
     from ..deep import DeepClassifier
@@ -51,12 +51,9 @@ class DeepPart:
         """Return the share of each column in the slopes of the score."""
         return self.classifier.feature_importances_
 
-    def save(self, folder: Path) -> tuple[str, ...]:
+    def save(self, folder: Path) -> None:
         """Write the two files of `raresight.deep`."""
-        from ..deep.files import files_of
-
         self.classifier.save(folder)
-        return files_of(folder)
 
 
 def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads: int | None) -> list[Fitted]:
@@ -69,10 +66,18 @@ def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads:
 
 
 def load(folder: Path, family: str) -> DeepPart:
-    """Read what `DeepPart.save` wrote; the files name the net."""
+    """Read what `DeepPart.save` wrote; the files name the net, which must be that of the family."""
     from ..deep import DeepClassifier
+    from ..deep.files import files_of
 
-    return DeepPart(DeepClassifier.load(folder))
+    # A description may name a second file of weights, which the model's does not vouch for.
+    if {*files_of(folder)} != {*FAMILIES[family].files}:
+        raise ValueError(f"{folder} has its weights in another file than {FAMILIES[family].files[0]}")
+    classifier = DeepClassifier.load(folder)
+    found, wanted = classifier.nets_.plan.name, _NETS[family]
+    if found != wanted:
+        raise ValueError(f"{folder} holds the net {found!r}, but the family {family} is the net {wanted!r}")
+    return DeepPart(classifier)
 
 
 def _fit_one(candidate: Candidate, rows: TrainingRows, seed: int, threads: int | None) -> Fitted:

@@ -76,11 +76,13 @@ class Family:
         only_if_named: Whether a search takes it only where it is named.
         fits_together: Whether candidates share each pass over the rows, so that they are fitted together.
         work: The parameter that the time of a fit grows with. Default: none.
+        files: What `save` writes and `load` reads, first the native model.
     """
 
     name: str
     title: str
     module: str
+    files: tuple[str, ...]
     parameters: Mapping[str, SearchRange]
     libraries: tuple[str, ...] = ()
     extra: str = ""
@@ -115,6 +117,7 @@ def _net(**own: SearchRange) -> dict[str, SearchRange]:
 
 
 _SHARE = SearchRange(0.4, 1.0, default=1.0)
+_NET_FILES = ("deep.safetensors", "deep.json")
 
 # Nets only where they are named: for the bundled sample one core takes 0.7 s for a booster, 2.6 s for a plain
 # net and above 20 s for the others, time that boosters then lack; and they were no better.
@@ -123,6 +126,7 @@ _FAMILIES = (
         "linear",
         "linear",
         "linear_family",
+        ("linear.json",),
         {"l2": SearchRange(1e-8, 1e-1, default=1e-4, log=True)},
         fits_together=True,
     ),
@@ -130,6 +134,7 @@ _FAMILIES = (
         "lightgbm",
         "LightGBM",
         "boosted_family",
+        ("lightgbm.txt", "lightgbm.txt.raresight.json"),
         _booster(num_leaves=SearchRange(4, 64, default=31, log=True), feature_fraction=_SHARE),
         libraries=("lightgbm",),
         extra="boosting",
@@ -140,6 +145,7 @@ _FAMILIES = (
         "xgboost",
         "XGBoost",
         "boosted_family",
+        ("xgboost.ubj", "xgboost.ubj.raresight.json"),
         _booster(max_depth=SearchRange(2, 10, default=6), colsample_bytree=_SHARE),
         libraries=("xgboost",),
         extra="boosting",
@@ -151,6 +157,7 @@ _FAMILIES = (
         "deep",
         "deep net",
         "deep_family",
+        _NET_FILES,
         _net(),
         libraries=("torch", "safetensors"),
         extra="torch",
@@ -162,6 +169,7 @@ _FAMILIES = (
         "tabm",
         "TabM",
         "deep_family",
+        _NET_FILES,
         _net(
             width=SearchRange(32, 128, default=64, log=True),
             dropout=SearchRange(0.0, 0.5, default=0.1),
@@ -176,6 +184,7 @@ _FAMILIES = (
         "tabnet",
         "TabNet",
         "deep_family",
+        _NET_FILES,
         _net(
             learning_rate=SearchRange(3e-3, 5e-2, default=2e-2, log=True),
             width=SearchRange(4, 32, default=8, log=True),
@@ -315,8 +324,8 @@ class FittedPart(Protocol):
     def importance(self) -> Floats:
         """Return the share of each column; they sum to one, or are zeros for a constant model."""
 
-    def save(self, folder: Path) -> tuple[str, ...]:
-        """Write native files into a folder and return their names."""
+    def save(self, folder: Path) -> None:
+        """Write the files of the family into a folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,17 +404,17 @@ class Fitted:
         return self.part.importance()
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the native files into a folder; the description for `load` says their names.
+        """Write the native files into a folder and return the description for `load`.
 
         The calibrator is not written: it belongs to the model.
         """
+        self.part.save(folder)
         return {
             "candidate": self.candidate.to_dict(),
             "loss": str(self.loss),
             "start_score": self.start_score,
             "n_columns": self.n_columns,
             "warnings": list(self.warnings),
-            "files": list(self.part.save(folder)),
         }
 
     @classmethod

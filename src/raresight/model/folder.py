@@ -8,13 +8,16 @@
 
 The digest in `model.json` therefore stands for the whole fitted part: as long as it is the same, so is the
 model, whatever became of its policies. `policies.json` names the digest of the model that it belongs to.
-Digests guard against accidents (a changed or truncated file), not against attackers. Nothing is a pickle.
+Digests guard against accidents (a changed or truncated file), not against attackers, who write matching ones.
+Nothing is a pickle.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,9 @@ __all__ = [
     "MODEL_FILE",
     "POLICIES_FILE",
     "find_model",
+    "read_description",
     "read_folder",
+    "write_description",
     "write_folder",
     "write_policies",
 ]
@@ -36,7 +41,10 @@ __all__ = [
 MODEL_FILE = "model.json"
 POLICIES_FILE = "policies.json"
 FORMAT_VERSION = 1
-_FORMATS = {MODEL_FILE: "raresight.model", POLICIES_FILE: "raresight.policies"}
+_FORMATS = {
+    MODEL_FILE: "raresight.model",
+    POLICIES_FILE: "raresight.policies",
+}
 
 Described = dict[str, Any]
 
@@ -45,8 +53,8 @@ def write_folder(
     folder: str | Path,
     write_fit: Callable[[Path], tuple[Mapping[str, Any], Sequence[str]]],
     policies: Mapping[str, Any],
-) -> None:
-    """Write a model as a folder, which appears whole or not at all.
+) -> str:
+    """Write a model as a folder, which appears whole or not at all; returns the digest of its fitted part.
 
     Args:
         folder: An earlier model in its place is replaced; a folder that holds anything else is refused.
@@ -60,8 +68,9 @@ def write_folder(
         entries, names = write_fit(unfinished)
         parts = {name: _sha256(unfinished / name) for name in names}
         # The policies name the digest of this description, which therefore comes first.
-        fit = _write_description(unfinished / MODEL_FILE, {**entries, "parts": parts})
+        fit = write_description(unfinished / MODEL_FILE, {**entries, "parts": parts})
         _write_policies(unfinished, fit, policies)
+    return str(fit["description_sha256"])
 
 
 def write_policies(folder: str | Path, digest: str, policies: Mapping[str, Any]) -> None:
@@ -70,7 +79,7 @@ def write_policies(folder: str | Path, digest: str, policies: Mapping[str, Any])
     No file of the fit is touched.
     """
     place = find_model(folder)
-    fit = _read_description(place / MODEL_FILE)
+    fit = read_description(place / MODEL_FILE)
     if fit["description_sha256"] != digest:
         raise ValueError(
             f"{place} holds another model than these policies are for: load the model from there, or save it"
@@ -79,7 +88,7 @@ def write_policies(folder: str | Path, digest: str, policies: Mapping[str, Any])
 
 
 def read_folder(folder: str | Path) -> tuple[Described, Described]:
-    """Read `model.json` and the policies, and check every file against its digest.
+    """Read `model.json` and `policies.json`, and check every file against its digest.
 
     Raises:
         FileNotFoundError: There is no such folder, or a file of the model is missing.
@@ -89,19 +98,17 @@ def read_folder(folder: str | Path) -> tuple[Described, Described]:
     if not place.is_dir():
         what = "is a file" if place.exists() else "does not exist"
         raise FileNotFoundError(f"{place} {what}: a model is a folder with {MODEL_FILE} in it")
-    if not (place / MODEL_FILE).exists():
+    if not os.path.lexists(place / MODEL_FILE):
         raise FileNotFoundError(f"{place} holds no {MODEL_FILE}: it is not a model of raresight")
-    fit = _read_description(place / MODEL_FILE)
+    fit = read_description(place / MODEL_FILE)
     _check_parts(place, fit.get("parts"))
     path = place / POLICIES_FILE
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: the model is not complete without it")
-    policies = _read_description(path)
+    policies = read_description(path)
     if policies.get("model_sha256") != fit["description_sha256"]:
         raise ValueError(f"{path} belongs to another model than {MODEL_FILE} beside it")
     if not isinstance(policies.get("policies"), dict):
         raise ValueError(f"{path} lacks its policies")
-    return fit, policies["policies"]
+    return fit, policies
 
 
 def find_model(folder: str | Path) -> Path:
@@ -112,12 +119,12 @@ def find_model(folder: str | Path) -> Path:
 
 
 def _write_policies(folder: Path, fit: Described, policies: Mapping[str, Any]) -> None:
-    _write_description(
+    write_description(
         folder / POLICIES_FILE, {"model_sha256": fit["description_sha256"], "policies": dict(policies)}
     )
 
 
-def _write_description(path: Path, entries: Mapping[str, Any]) -> Described:
+def write_description(path: Path, entries: Mapping[str, Any]) -> Described:
     """Write entries with their format and their digest; returns what was written."""
     head = {"format": _FORMATS[path.name], "format_version": FORMAT_VERSION}
     # As it will be read: tuples are lists then, and the digest is of the same values.
@@ -127,10 +134,12 @@ def _write_description(path: Path, entries: Mapping[str, Any]) -> Described:
     return described
 
 
-def _read_description(path: Path) -> Described:
+def read_description(path: Path) -> Described:
+    """Read what `write_description` wrote and check its digest."""
+    _check_plain(path.parent, path.name)
     try:
         described: Any = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read as JSON, it is damaged: {error}") from None
     if not isinstance(described, dict) or described.get("format") != _FORMATS[path.name]:
         raise ValueError(f"{path} does not describe a model of raresight")
@@ -157,10 +166,24 @@ def _check_parts(folder: Path, parts: Any) -> None:
             raise ValueError(
                 f"{folder / MODEL_FILE} names {name!r}, which is not a file of the model's folder"
             )
-        if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing: the model is not complete without it")
+        _check_plain(folder, name)
         if _sha256(path) != digest:
             raise ValueError(f"{path} is not the file that was saved: it was changed or truncated since")
+
+
+def _check_plain(folder: Path, name: str) -> None:
+    """Refuse what is no plain file, without opening it: a pipe waits for ever, a link leads elsewhere."""
+    path = folder
+    for step in Path(name).parts:
+        path = path / step
+        try:
+            mode = path.lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(f"{path} is missing: the model is not complete without it") from None
+        if stat.S_ISLNK(mode):
+            raise ValueError(f"{path} is a link: copy the model with its files, as cp -RL does")
+    if path == folder or not stat.S_ISREG(mode):
+        raise ValueError(f"{path} is not a plain file: it is no part of a model")
 
 
 def _refuse_foreign(target: Path) -> None:
@@ -172,6 +195,7 @@ def _refuse_foreign(target: Path) -> None:
     if not any(target.iterdir()):
         return
     try:
+        _check_plain(target, MODEL_FILE)
         described = json.loads((target / MODEL_FILE).read_text(encoding="utf-8"))
         known = described["format"] == _FORMATS[MODEL_FILE] and {*_FORMATS, *described["parts"]}
     except (OSError, ValueError, KeyError, TypeError):

@@ -33,18 +33,19 @@ from scipy import sparse
 from ..common.calibration import level_calibrator
 from ..linear import NotConvergedWarning, PathFit, fit_pairs
 from ..linear.threads import by_blocks
-from .families import Candidate, Fitted, TrainingRows, kept_warnings
+from .families import FAMILIES, Candidate, Fitted, TrainingRows, kept_warnings
 
 __all__ = ["CategoryCodes", "LinearFeatures", "LinearPart", "NumericColumn", "fit", "load"]
 
 Floats = NDArray[np.float64]
 
-_FILE = "linear.json"
+(_FILE,) = FAMILIES["linear"].files
 _FORMAT = "raresight.linear"
 
 _HEAVY = 50.0
 _NORMAL_RANGE = 1.349  # quartiles of the normal distribution are so many deviations apart
 _LEAST_ROWS = 20
+_MOST_CODES = 1 << 24  # beyond it float32 no longer holds each code
 _LARGEST = 1e30  # beyond it, squares of scaled values would leave the range of float32 and float64 sums
 _BLOCK_NUMBERS = 1 << 18
 
@@ -202,8 +203,13 @@ class LinearFeatures:
         )
         features = cls(int(described["n_columns"]), numeric, levels)
         columns = sorted([column.column for column in numeric] + [level.column for level in levels])
-        if columns != list(range(features.n_columns)):
+        if len(columns) != features.n_columns or columns != list(range(len(columns))):
             raise ValueError(f"the features do not describe each of {features.n_columns} columns once")
+        for level in levels:
+            # Their table is as long as the largest: a number that was made up would fill the memory.
+            codes = list(level.codes)
+            if codes != sorted({*codes}) or (codes and not 0 <= codes[0] <= codes[-1] < _MOST_CODES):
+                raise ValueError(f"the codes of column {level.column} are not those of categories")
         return features
 
     # ---- steps ---------------------------------------------------------------------------
@@ -323,7 +329,7 @@ class LinearPart:
         total = gathered.sum()
         return np.asarray(gathered / total) if total > 0 else gathered
 
-    def save(self, folder: Path) -> tuple[str, ...]:
+    def save(self, folder: Path) -> None:
         """Write `linear.json`; numbers are written with all their digits."""
         described = {
             "format": _FORMAT,
@@ -334,7 +340,6 @@ class LinearPart:
             "pull": self.pull.tolist(),
         }
         (folder / _FILE).write_text(json.dumps(described, indent=1, allow_nan=False))
-        return (_FILE,)
 
 
 def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads: int | None) -> list[Fitted]:

@@ -28,8 +28,9 @@ from ..metrics.sketch import RankSketch
 from ..tables.column_codec import DecimalMarks, read_with_marks
 from ..tables.reader import read_table
 from ..tables.schema import Schema
-from .families import Fitted, packages_of
+from .families import FAMILIES, Candidate, Fitted, packages_of, require_family
 from .folder import MODEL_FILE, find_model, read_folder, write_folder, write_policies
+from .native_files import check_native_file, is_trusted, trust
 from .policies import DEFAULT_POLICY, Policy
 
 __all__ = ["Member", "Model", "load"]
@@ -276,7 +277,7 @@ class Model:
 
         An earlier model in its place is replaced; a folder that holds anything else is refused.
         """
-        write_folder(folder, self._write_fit, self._described_policies())
+        trust(write_folder(folder, self._write_fit, self._described_policies()))
 
     def save_policies(self, folder: str | Path) -> None:
         """Write the policies alone into the folder from which the model was read, or into a copy of it.
@@ -294,10 +295,10 @@ class Model:
     def _write_fit(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
         files, members = [], []
         for number, member in enumerate(self.members, start=1):
-            place = f"member-{number}"
+            place = _member_folder(number)
             (folder / place).mkdir()  # of its own: two members of one family have files of the same names
             described = member.fitted.save(folder / place)
-            files += [f"{place}/{name}" for name in described.pop("files")]
+            files += [f"{place}/{name}" for name in FAMILIES[member.fitted.candidate.family].files]
             columns = None if member.columns is None else list(member.columns)
             members.append({"folder": place, "weight": member.weight, "columns": columns, **described})
         if self.held_out is not None:
@@ -316,7 +317,13 @@ class Model:
 def load(folder: str | Path) -> Model:
     """Read a model that `Model.save` wrote; predictions then use all cores.
 
-    `folder` may also be that of the run which made the model.
+    The digests in the folder guard against accidents, not against attackers, who write matching ones. What
+    the libraries of boosters read is therefore tried in a process of its own first, with limits of time and
+    memory, unless this user wrote or checked the model on this machine. That keeps a damaged file from
+    crashing the program; it does not make a stranger's model tell the truth.
+
+    Args:
+        folder: Folder of a model, or of the run that made it.
 
     Raises:
         FileNotFoundError: There is no such folder, or a file of the model is missing.
@@ -324,18 +331,53 @@ def load(folder: str | Path) -> Model:
             schema does not fit the native model.
         ImportError: A library of the model's family is not installed.
     """
-    described, policies = read_folder(folder)
-    source = find_model(folder)
+    described, written_policies = read_folder(folder)
+    source, digest = find_model(folder), described["description_sha256"]
     try:
+        _check_files(source, described)
+        if not is_trusted(digest):
+            _try_native_files(source, described)
         schema = Schema.from_dict(described["schema"])
         calibrator = Calibrator.from_dict(described["calibrator"])
         facts = described["facts"]
         members = tuple(_read_member(source, entry) for entry in described["members"])
-        read = {name: Policy.from_dict(policy) for name, policy in policies.items()}
-    except (KeyError, TypeError, AttributeError) as error:
+        read = {name: Policy.from_dict(policy) for name, policy in written_policies["policies"].items()}
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{source / MODEL_FILE} lacks or garbles an entry: {error!r}") from None
     held_out = RankSketch.load(source / _HELD_OUT_FILE) if _HELD_OUT_FILE in described["parts"] else None
-    return Model(schema, members, calibrator, read, held_out, facts, described["description_sha256"])
+    model = Model(schema, members, calibrator, read, held_out, facts, digest)
+    trust(digest)
+    return model
+
+
+def _check_files(source: Path, described: Mapping[str, Any]) -> None:
+    """Refuse a model whose digests are of other files than those that will be read."""
+    families = [Candidate.from_dict(entry["candidate"]).family for entry in described["members"]]
+    if not families:
+        raise ValueError("a model needs at least one member")
+    folders = [_member_folder(number) for number in range(1, len(families) + 1)]
+    if [entry["folder"] for entry in described["members"]] != folders:
+        raise ValueError(f"{source / MODEL_FILE} has members in other folders than member-1 and so on")
+    wanted = {
+        f"{place}/{name}" for place, family in zip(folders, families) for name in FAMILIES[family].files
+    }
+    listed = {*described["parts"]} - {_HELD_OUT_FILE}
+    for name in sorted(wanted - listed):
+        raise ValueError(f"{source / MODEL_FILE} has no digest of {name}, which its members are read from")
+    for name in sorted(listed - wanted):
+        raise ValueError(f"{source / MODEL_FILE} lists {name}, which none of its members is read from")
+
+
+def _try_native_files(source: Path, described: Mapping[str, Any]) -> None:
+    for entry in described["members"]:
+        family = entry["candidate"]["family"]
+        require_family(family)
+        path = source / entry["folder"] / FAMILIES[family].files[0]
+        check_native_file(family, path, int(entry["n_columns"]))
+
+
+def _member_folder(number: int) -> str:
+    return f"member-{number}"
 
 
 def _check_weights(weights: Sequence[float]) -> None:
