@@ -1,8 +1,9 @@
-"""Models from elsewhere: what a made-up file can do."""
+"""Models from elsewhere: what a made-up file can do, and what a signature finds."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 import random
@@ -15,19 +16,23 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from model.model_tables import plain_columns
+from raresight.cli import app
 from raresight.common.json_values import digest_of
-from raresight.model import Candidate, Model, Policy, fit_candidates, load, native_files
+from raresight.model import Candidate, Model, Policy, fit_candidates, load, native_files, sign_model
 from raresight.model.families import FAMILIES
-from raresight.model.folder import MODEL_FILE, POLICIES_FILE
+from raresight.model.folder import MODEL_FILE, POLICIES_FILE, SIGNATURE_FILE
 from raresight.model.native_files import UncheckedModelWarning
 from raresight.tables.schema import learn_schema
 
 TABLE = pa.table(plain_columns(2000))
 SCHEMA = learn_schema(TABLE, "fraud")
 BOOSTERS = ("lightgbm", "xgboost")
+KEY = b"0123456789abcdef0123456789abcdef"
 
 
 def make(family: str) -> Model:
@@ -324,3 +329,114 @@ def test_codes_that_would_fill_the_memory_are_refused(copied):
         seal(folder)
         with pytest.raises(ValueError, match=r"linear\.json is not a linear model"):
             load(folder)
+
+
+# ---- signatures ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def key_file(tmp_path):
+    path = tmp_path / "team.key"
+    path.write_bytes(KEY + b"\n")
+    return path
+
+
+def test_a_signed_model_is_verified(copied, key_file, elsewhere, children):
+    folder = copied("lightgbm")
+    assert sign_model(folder, key_file) == folder / SIGNATURE_FILE
+    for key in (KEY, key_file, str(key_file)):
+        shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+        load(folder, verify=key)
+    assert not children  # who signed it vouches for its files
+    load(folder)
+    # Signing is no part of the model: it can be saved over, and the signature goes.
+    make("linear").save(folder)
+    with pytest.raises(ValueError, match=r"is not signed: it has no signature\.json"):
+        load(folder, verify=KEY)
+
+
+def test_tampering_another_key_and_no_signature_are_told_apart(copied, key_file):
+    folder = copied("lightgbm")
+    with pytest.raises(ValueError, match="is not signed"):
+        load(folder, verify=KEY)
+    sign_model(folder, KEY)
+    with pytest.raises(ValueError, match="was signed with another key than the one given"):
+        load(folder, verify=KEY[::-1])
+    whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    def restored():
+        for path, content in whole.items():
+            path.write_bytes(content)
+
+    seal(folder, calibrator={"slope": 2.0, "levels": [0.0]})
+    load(folder)
+    with pytest.raises(ValueError, match="is not what was signed: the model or its policies were changed"):
+        load(folder, verify=KEY)
+    restored()
+    rewrite(folder / POLICIES_FILE, policies={"default": Policy("fixed", 99.0).to_dict()})
+    with pytest.raises(ValueError, match="is not what was signed"):
+        load(folder, verify=KEY)
+    restored()
+    rewrite(folder / SIGNATURE_FILE, hmac_sha256=None)
+    with pytest.raises(ValueError, match="is not what was signed"):
+        load(folder, verify=KEY)
+    restored()
+    load(folder, verify=KEY)
+    changed = load(folder).with_policy("night", Policy("fixed", 1.0))
+    changed.save_policies(folder)
+    with pytest.raises(ValueError, match="is not what was signed"):
+        load(folder, verify=KEY)
+    sign_model(folder, KEY)
+    assert "night" in load(folder, verify=KEY).policies
+
+
+def test_comparison_is_in_constant_time(copied, monkeypatch):
+    folder = copied("linear")
+    sign_model(folder, KEY)
+    compared = []
+
+    def watched(a, b):
+        compared.append((a, b))
+        return hmac_compare(a, b)
+
+    hmac_compare = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", watched)
+    load(folder, verify=KEY)
+    assert len(compared) == 2
+
+
+def test_keys_that_are_none(copied, tmp_path, monkeypatch):
+    folder = copied("linear")
+    monkeypatch.delenv("RARESIGHT_KEY", raising=False)
+    with pytest.raises(ValueError, match="there is no key: give the file that holds it, or set"):
+        sign_model(folder)
+    with pytest.raises(FileNotFoundError):
+        sign_model(folder, tmp_path / "no.key")
+    for content in (b"", b"short", b"x" * (1 << 17)):
+        (tmp_path / "bad.key").write_bytes(content)
+        with pytest.raises(ValueError, match=r"bad\.key must hold 16 to"):
+            sign_model(folder, tmp_path / "bad.key")
+
+
+def test_the_commands_sign_and_verify(copied, key_file, tmp_path, monkeypatch):
+    folder = copied("linear")
+    monkeypatch.delenv("RARESIGHT_KEY", raising=False)
+
+    def command(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    rows = tmp_path / "rows.parquet"
+    pq.write_table(TABLE, rows)
+    score = ("score", folder, rows, "--out", tmp_path / "scores.csv", "--quiet")
+    assert command("sign", folder, "--key-file", key_file).exit_code == 0
+    for arguments in (("show", folder), ("show", folder, "--json"), score):
+        assert command(*arguments, "--verify", key_file).exit_code == 0
+    other = tmp_path / "other.key"
+    other.write_bytes(KEY[::-1])
+    for arguments in (("show", folder), ("show", folder, "--json"), score):
+        assert "signed with another key" in str(command(*arguments, "--verify", other).exception)
+        monkeypatch.setenv("RARESIGHT_KEY", KEY[::-1].decode())
+        assert "signed with another key" in str(command(*arguments).exception)
+        monkeypatch.setenv("RARESIGHT_KEY", KEY.decode())
+        assert command(*arguments).exit_code == 0
+        monkeypatch.delenv("RARESIGHT_KEY")

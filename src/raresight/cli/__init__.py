@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from .. import __version__
-from . import analyze, fit, losses, score, show
+from . import analyze, fit, losses, score, show, sign
 
 __all__ = ["app", "main"]
 
@@ -46,6 +46,7 @@ def raresight(
 app.command(epilog=fit.EXAMPLE)(fit.fit)
 app.command(epilog=score.EXAMPLE)(score.score)
 app.command(epilog=show.EXAMPLE)(show.show)
+app.command(epilog=sign.EXAMPLE)(sign.sign)
 app.command(epilog=losses.EXAMPLE)(losses.losses)
 app.command(epilog=analyze.EXAMPLE)(analyze.analyze)
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .sign import Verify, key_to_verify
+
 if TYPE_CHECKING:
     from ..model.scoring import Scored, ScoringProgress
 
@@ -23,6 +25,7 @@ def score(
     out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .arrow.")],
     keep: Annotated[str | None, typer.Option(help="Columns of the data to copy, such as id,when.")] = None,
     policy: Annotated[str, typer.Option(help="Policy of the model that decides about alerts.")] = "default",
+    verify: Verify = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Score rows: log-odds, probability and alert, in the order of the rows, at constant memory."""
@@ -30,7 +33,7 @@ def score(
     from ..model.model import load
     from ..model.scoring import score_file
 
-    loaded = load(model)
+    loaded = load(model, verify=key_to_verify(verify))
     columns = [name.strip() for name in keep.split(",") if name.strip()] if keep else []
     with show_progress(not quiet) as display:
 

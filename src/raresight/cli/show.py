@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .sign import Verify, key_to_verify
+
 if TYPE_CHECKING:
     from ..model.model import Model
+    from ..model.signature import Key
 
 __all__ = ["EXAMPLE", "show"]
 
@@ -19,27 +22,32 @@ EXAMPLE = "Example: raresight show payments-fit"
 def show(
     model: Annotated[Path, typer.Argument(help="Folder of a model, or of the run that made it.")],
     json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    verify: Verify = None,
 ) -> None:
     """Show what a model is: loss, columns, threshold, metrics, versions."""
+    key = key_to_verify(verify)
     if json:
-        typer.echo(encoder.dumps(model_facts(model), indent=2))
+        typer.echo(encoder.dumps(model_facts(model, key), indent=2))
     else:
-        typer.echo("\n".join(model_lines(model)))
+        typer.echo("\n".join(model_lines(model, key)))
 
 
-def model_facts(folder: str | Path) -> dict[str, Any]:
-    """Read `model.json` and `policies.json` after a check of every part."""
-    from ..model.folder import read_folder
+def model_facts(folder: str | Path, key: Key | None = None) -> dict[str, Any]:
+    """Read `model.json` and `policies.json` after a check of every part, and of the signature by a key."""
+    from ..model.folder import find_model, read_folder
+    from ..model.signature import check_signature
 
     fit, policies = read_folder(folder)
+    if key is not None:
+        check_signature(find_model(folder), fit, policies, key)
     return fit | {"policies": policies["policies"]}
 
 
-def model_lines(folder: str | Path) -> list[str]:
+def model_lines(folder: str | Path, key: Key | None = None) -> list[str]:
     """Describe the model in lines; none is wrapped, so that each can be copied."""
     from ..model.model import load
 
-    pairs = _pairs(load(folder), model_facts(folder))
+    pairs = _pairs(load(folder, verify=key), model_facts(folder))
     width = max(len(name) for name, _ in pairs)
     return [f"{name:<{width}}  {text}" for name, text in pairs]
 

@@ -4,6 +4,7 @@ from .families import FAMILIES, Candidate, Fitted, fit_candidates, installed_fam
 from .model import Member, Model, load
 from .policies import Policy, policy_at_fpr
 from .scoring import Scored, score_file
+from .signature import sign_model
 
 __all__ = [
     "FAMILIES",
@@ -18,4 +19,5 @@ __all__ = [
     "load",
     "policy_at_fpr",
     "score_file",
+    "sign_model",
 ]

@@ -5,11 +5,12 @@
     held_out.npz    the log-odds of the held-out rows by class, if there were any
     member-1/       the native files of a member, and so on
     policies.json   the thresholds, which may change after the fit, with a digest of their own
+    signature.json  who has the key vouches for both digests; see `raresight.model.signature`
 
 The digest in `model.json` therefore stands for the whole fitted part: as long as it is the same, so is the
 model, whatever became of its policies. `policies.json` names the digest of the model that it belongs to.
 Digests guard against accidents (a changed or truncated file), not against attackers, who write matching ones.
-Nothing is a pickle.
+A signature guards against attackers without the key. Nothing is a pickle.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = [
     "FORMAT_VERSION",
     "MODEL_FILE",
     "POLICIES_FILE",
+    "SIGNATURE_FILE",
     "find_model",
     "read_description",
     "read_folder",
@@ -41,9 +43,11 @@ __all__ = [
 MODEL_FILE = "model.json"
 POLICIES_FILE = "policies.json"
 FORMAT_VERSION = 1
+SIGNATURE_FILE = "signature.json"
 _FORMATS = {
     MODEL_FILE: "raresight.model",
     POLICIES_FILE: "raresight.policies",
+    SIGNATURE_FILE: "raresight.signature",
 }
 
 Described = dict[str, Any]

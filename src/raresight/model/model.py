@@ -32,6 +32,7 @@ from .families import FAMILIES, Candidate, Fitted, packages_of, require_family
 from .folder import MODEL_FILE, find_model, read_folder, write_folder, write_policies
 from .native_files import check_native_file, is_trusted, trust
 from .policies import DEFAULT_POLICY, Policy
+from .signature import Key, check_signature
 
 __all__ = ["Member", "Model", "load"]
 
@@ -314,28 +315,32 @@ class Model:
         }, files
 
 
-def load(folder: str | Path) -> Model:
+def load(folder: str | Path, *, verify: Key | None = None) -> Model:
     """Read a model that `Model.save` wrote; predictions then use all cores.
 
     The digests in the folder guard against accidents, not against attackers, who write matching ones. What
     the libraries of boosters read is therefore tried in a process of its own first, with limits of time and
     memory, unless this user wrote or checked the model on this machine. That keeps a damaged file from
-    crashing the program; it does not make a stranger's model tell the truth.
+    crashing the program; it does not make a stranger's model tell the truth. For that there are signatures.
 
     Args:
         folder: Folder of a model, or of the run that made it.
+        verify: Key of the signature that the model must have: itself as bytes, or the path of its file.
+            Default: no signature is needed.
 
     Raises:
         FileNotFoundError: There is no such folder, or a file of the model is missing.
-        ValueError: A file was changed or truncated, comes from a newer raresight, is no model, or its
-            schema does not fit the native model.
+        ValueError: A file was changed or truncated, comes from a newer raresight, is no model, is not
+            signed with the key, or its schema does not fit the native model.
         ImportError: A library of the model's family is not installed.
     """
     described, written_policies = read_folder(folder)
     source, digest = find_model(folder), described["description_sha256"]
+    if verify is not None:
+        check_signature(source, described, written_policies, verify)
     try:
         _check_files(source, described)
-        if not is_trusted(digest):
+        if verify is None and not is_trusted(digest):
             _try_native_files(source, described)
         schema = Schema.from_dict(described["schema"])
         calibrator = Calibrator.from_dict(described["calibrator"])
