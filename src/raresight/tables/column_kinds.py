@@ -66,8 +66,9 @@ _UNKNOWN = {"unknown", "unk", "missing", "not available", "not known", "n.a.", "
 # Postcodes, account numbers and the like: as a number 01234 would be the same as 1234.
 _LEADING_ZERO = r"^0\d+$"
 _MORE_THAN_FLOAT64 = r"^[+-]?\d{17,}$"
+# Also formats that are not read, such as names of months in other languages; not versions and sort codes.
 _LIKE_DATE = (
-    r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/]\d{1,2}[-/](\d{2}|\d{4})|\d{2}\.\d{2}\.(\d{2}|\d{4})|"
+    r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}-\d{1,2}-\d{4}|\d{1,2}/\d{1,2}/\d{2,4}|\d{2}\.\d{2}\.\d{2,4}|"
     r"\d{1,2}[-/. ]+[^\W\d_]{3,9}[-/., ]+\d{2,4})($|[T ,:])"
 )
 _WORD = re.compile(r"[^\W\d_]")

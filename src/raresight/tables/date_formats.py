@@ -15,9 +15,6 @@ from raresight.tables._arrow import arrow, compute, mask_of, missing_of, numbers
 from raresight.tables.text_values import moments_in_text, numbers_in_text
 
 DAY = 86_400_000_000  # microseconds
-MONTH_FIRST = "MM/DD/YYYY"
-DAY_FIRST = "DD/MM/YYYY"
-DAY_FIRST_POINTS = "DD.MM.YYYY"
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _D, _M, _Y, _YY = r"(?P<day>\d{1,2})", r"(?P<month>\d{1,2})", r"(?P<year>\d{4})", r"(?P<year>\d{2})"
@@ -33,9 +30,9 @@ _TIME = (
     rf"[\s\x{{a0}}\x{{202f}}]*(?P<half>[AaPp]\.?[Mm]\.?)? *{_ZONE})?"
 )
 _FORMATS = {
-    MONTH_FIRST: rf"{_M}/{_D}/{_Y}",
-    DAY_FIRST: rf"{_D}/{_M}/{_Y}",
-    DAY_FIRST_POINTS: rf"{_D}\.{_M}\.{_Y}",
+    "MM/DD/YYYY": rf"{_M}/{_D}/{_Y}",
+    "DD/MM/YYYY": rf"{_D}/{_M}/{_Y}",
+    "DD.MM.YYYY": rf"{_D}\.{_M}\.{_Y}",
     "YYYY-MM-DD": rf"{_Y}-{_M}-{_D}",
     "YYYY/MM/DD": rf"{_Y}/{_M}/{_D}",
     "YYYY.MM.DD": rf"{_Y}\.{_M}\.{_D}",
@@ -104,6 +101,9 @@ def may_be_dates(values: Any) -> bool:
 
 def _possible_formats(text: Any) -> list[str]:
     pc = compute()
+    # Compiling all patterns takes longer than this one on most columns of words.
+    if not pc.any(pc.match_substring_regex(text, r"\d\D+\d")).as_py():
+        return []
     return [
         format
         for format, pattern in _PATTERNS.items()
@@ -209,13 +209,20 @@ def number_date_formats(numbers: NDArray[Any]) -> tuple[str, ...]:
         >>> number_date_formats(np.array([20240531, 20240601])), number_date_formats(np.array([20240532]))
         (('YYYYMMDD',), ())
     """
-    # Nearly all columns of numbers fail at the first one.
+    low, high = float(numbers.min()), float(numbers.max())
+    # The ends rule out nearly all columns of numbers, and the first numbers nearly all others. Many columns
+    # are zero in most rows, so zeros alone must be cheap, too.
     return tuple(
         format
-        for format in NUMBER_FORMATS
-        if all(
-            not moments_in_numbers(some, format, only_plausible=True).null_count
-            for some in (numbers[:1], numbers[:64], numbers)
+        for format, digits in NUMBER_FORMATS.items()
+        if low == high == 0
+        or (
+            low >= 0
+            and _FIRST_YEAR * 10_000 <= high // 10**digits <= 99_999_999
+            and all(
+                not moments_in_numbers(some, format, only_plausible=True).null_count
+                for some in (numbers[:64], numbers)
+            )
         )
     )
 
