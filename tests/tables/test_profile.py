@@ -223,7 +223,9 @@ def test_a_profile_is_json():
     profile = profile_of({"a": noise(), "constant": [1] * N})
     again = json.loads(json.dumps(profile.to_dict()))
     assert again["columns"][0]["name"] == "a"
-    assert again["dropped"] == [{"name": "constant", "reason": "constant: always 1", "example": "1"}]
+    assert again["dropped"] == [
+        {"name": "constant", "reason": "constant: always 1", "example": "1", "role": "not used"}
+    ]
     assert again["positives"] == 100
 
 
@@ -252,6 +254,17 @@ def test_the_terminal_names_each_column():
     assert decisions["day"]["format"] == "YYYYMMDD"
     assert decisions["d3"]["role"] == "not used"
     assert next(one.distinct for one in profile.columns if one.name == "day") == 28
+
+
+def test_columns_that_split_the_rows_have_their_role():
+    table = pa.table({"a": noise(), "who": np.arange(N) % 50, "when": np.arange(N) % 40 + 20240101, "y": Y})
+    for role in ("time", "group"):
+        schema = learn_schema(table, "y", **{role: "who"})
+        profile = make_profile(
+            summarize_parts(table), schema, schema.matrix(table), schema.labels(table), fpr=0.01, max_fpr=0.1
+        )
+        assert {one["name"]: one["role"] for one in profile.decisions()}["who"] == role
+        assert "not used" not in profile.column_summary()
 
 
 def test_of_many_columns_the_doubtful_are_named_first():

@@ -48,6 +48,7 @@ class ColumnProfile:
         auc: AUC of the column alone, 0.5 to 1; see `auc_alone`. Of a date it is the best of its parts.
             None if it was not computed.
         example: One of its values.
+        role: "feature", or "feature and time" if it also orders the rows.
     """
 
     name: str
@@ -58,13 +59,15 @@ class ColumnProfile:
     auc: float | None = None
     format: str = ""
     example: str = ""
+    role: str = "feature"
 
 
 @dataclass(frozen=True)
 class DroppedProfile(Dropped):
-    """A column not used, with one of its values as an example."""
+    """A column that is no feature, with one of its values, and its role: "time", "group" or "not used"."""
 
     example: str = ""
+    role: str = "not used"
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ class Profile:
             f"{kinds.count(kind)} {kind}" for kind in ("numeric", "categorical", "date") if kind in kinds
         ]
         line = f"{counted(len(kinds), 'column')}: {', '.join(numbers)}"
-        line += f"; {len(self.dropped)} not used" if self.dropped else ""
+        left_out = sum(one.role == "not used" for one in self.dropped)
+        line += f"; {left_out} not used" if left_out else ""
         decisions = self.decisions()
         if len(decisions) > _MOST_LINES:
             decisions.sort(key=lambda one: not one["note"])
@@ -122,12 +126,12 @@ class Profile:
     def decisions(self) -> list[dict[str, str]]:
         """Return what was decided for each column: name, role, kind, format, an example and a note."""
         used = [
-            {"name": one.name, "role": "feature", "kind": one.kind, "format": one.format}
+            {"name": one.name, "role": one.role, "kind": one.kind, "format": one.format}
             | {"example": _shortened(one.example), "note": one.note}
             for one in self.columns
         ]
         dropped = [
-            {"name": one.name, "role": "not used", "kind": "", "format": ""}
+            {"name": one.name, "role": one.role, "kind": "", "format": ""}
             | {"example": _shortened(one.example), "note": one.reason}
             for one in self.dropped
         ]
@@ -213,7 +217,13 @@ def make_profile(
         duplicates=duplicates,
         columns=columns,
         dropped=tuple(
-            DroppedProfile(one.name, one.reason, summary.column(one.name).example) for one in schema.dropped
+            DroppedProfile(
+                one.name,
+                one.reason,
+                summary.column(one.name).example,
+                {schema.time: "time", schema.group: "group"}.get(one.name, "not used"),
+            )
+            for one in schema.dropped
         ),
         warnings=tuple(warnings),
     )
@@ -286,6 +296,7 @@ def _profile_columns(
                 auc=max(aucs),
                 format=column.format,
                 example=seen.example,
+                role="feature and time" if column.name == schema.time else "feature",
             )
         )
     return tuple(profiles)
