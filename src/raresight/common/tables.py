@@ -37,18 +37,70 @@ def is_sparse(X: Any) -> bool:
 def known_table(X: Any) -> Any:
     """Convert an Arrow table or batch to a DataFrame, whose names scikit-learn reads; others stay.
 
-    What is masked in a masked array is missing: NumPy and scikit-learn would drop the mask.
+    Sparse matrices become CSR with one number per place, after a check of every index. What is masked in a
+    masked array is missing: NumPy and scikit-learn would drop the mask.
     """
     if isinstance(X, np.ma.MaskedArray):
         if X.dtype.kind in "buif":
             return np.ma.filled(X.astype(np.promote_types(X.dtype, np.float32)), np.nan)
         return np.ma.filled(X.astype(object), None)
+    if is_sparse(X):
+        return _sound_rows(X)
     kind = type(X)
     if kind.__module__.startswith("polars") and kind.__name__ == "LazyFrame":
         raise TypeError("X is a polars LazyFrame, which holds no rows yet: pass X.collect()")
     if kind.__module__.startswith("pyarrow") and kind.__name__ in ("Table", "RecordBatch"):
         return _arrow_as_pandas(X)
     return X
+
+
+def _sound_rows(X: Any) -> Any:
+    """Return a sparse matrix by rows, each place once; refuse indices that lead out of it.
+
+    SciPy checks none of them, and the boosters and SciPy's own conversions end the process by a wrong one.
+    """
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, but is sparse with the shape {X.shape}")
+    wrong = _wrong_places(X)
+    if not wrong and X.format != "csr":
+        X = X.tocsr()
+        wrong = _wrong_places(X)  # of the formats that Python writes
+    if wrong:
+        raise ValueError(f"X is no sound sparse matrix of the shape {X.shape}: {wrong}")
+    if not X.has_canonical_format:
+        # Several numbers at one place mean their sum, of which the boosters take one.
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _wrong_places(X: Any) -> str:
+    """Say what is wrong with the indices of a sparse matrix; empty if nothing is."""
+    if X.format == "coo":
+        stored, lines = len(X.data), zip((X.row, X.col), X.shape)
+    elif X.format in ("csr", "csc", "bsr"):
+        block = X.blocksize if X.format == "bsr" else (1, 1)
+        extents = [size // side for size, side in zip(X.shape, block)]
+        major, minor = extents[::-1] if X.format == "csc" else extents
+        starts = X.indptr
+        if starts.ndim != 1 or starts.dtype.kind not in "iu" or len(starts) != major + 1:
+            return f"indptr must hold {major + 1} whole numbers"
+        if starts[0] != 0 or (starts[1:] < starts[:-1]).any():
+            return "indptr must begin with 0 and never fall"
+        stored = int(starts[-1])
+        if len(X.data) < stored or len(X.indices) < stored:
+            return f"indptr names {stored} numbers, but there are {min(len(X.data), len(X.indices))}"
+        lines = zip([X.indices[:stored]], [minor])
+    else:
+        return ""
+    for places, size in lines:
+        if places.ndim != 1 or places.dtype.kind not in "iu" or len(places) != stored:
+            return f"its indices must be {stored} whole numbers, one for each number that is stored"
+        if stored and (places.min() < 0 or places.max() >= size):
+            return (
+                f"an index is {places.min() if places.min() < 0 else places.max()}, not from 0 to {size - 1}"
+            )
+    return ""
 
 
 def read_table(
