@@ -19,6 +19,7 @@ from .automl.records import Limits, Progress, SearchTask
 from .automl.run_identity import check_place, open_run
 from .automl.search import search
 from .common.atomic_files import write_file, write_json
+from .common.memory import need_memory
 from .engines import Interrupts, LocalEngine
 from .tables.splits import read_data
 
@@ -134,6 +135,7 @@ def _run(
             engine=engine,
             listener=lambda progress: tell(FitProgress("Searching", progress)),
         )
+        need_memory(256, "the evaluation")
         # What is left takes seconds: a first Ctrl-C waits for it, a second one ends it.
         with nullcontext() if found.stopped_by == "interrupted" else Interrupts():
             result = conclude(

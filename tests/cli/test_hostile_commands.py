@@ -131,6 +131,13 @@ def test_a_damaged_file_is_named_without_a_library_s_words(tmp_path):
     assert r"t\n[red]\x1b[31m.csv is a binary file" in told
 
 
+@pytest.mark.parametrize("option", ["--fpr", "--max-fpr"])
+@pytest.mark.parametrize("rate", ["1e-320", "1e-10", "0", "1", "nan", "-inf"])
+def test_rates_that_no_table_can_measure(data, option, rate):
+    told = refusal(run("fit", str(data), "--target", "label", f"{option}={rate}"))
+    assert "must be at least 1e-09 and below 1, but is" in told
+
+
 # ---- whole or not there ------------------------------------------------------------------------
 
 
@@ -206,6 +213,24 @@ def test_a_run_with_a_pipe_in_it_is_not_continued(data, tmp_path):
     os.mkfifo(tmp_path / "search" / "trials.jsonl")
     told = refusal(run(*fit(data), "--out", str(tmp_path), "--resume", timeout=60))
     assert "trials.jsonl is not a regular file but a pipe" in told
+
+
+@pytest.mark.parametrize("kilobytes", [200_000, 600_000, 1_150_000, 1_250_000])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_fit_with_little_memory_ends(data, tmp_path, kilobytes, jobs):
+    limits = [(resource.RLIMIT_AS, kilobytes * 1024)]
+    done = run(*fit(data), "--jobs", jobs, "--out", str(tmp_path / "out"), limits=limits, timeout=120)
+    if done.returncode:
+        told = refusal(done)
+        assert "memory" in told
+    else:
+        assert kilobytes > 10**6
+
+
+def test_scoring_with_little_memory_ends(fitted, data, tmp_path):
+    limits = [(resource.RLIMIT_AS, 600_000 * 1024)]
+    done = run("score", str(fitted), str(data), "--out", str(tmp_path / "s.csv"), limits=limits)
+    assert "scoring needs 1024 MB more memory" in refusal(done)
 
 
 @pytest.mark.parametrize("inner", ["", "out", "a/b"])

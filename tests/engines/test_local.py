@@ -8,11 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 
 from engines import engine_tasks as tasks
-from raresight.engines import Interrupts, LocalEngine
+from raresight.engines import Interrupts, LocalEngine, local
 
 TESTS = Path(__file__).parents[1]
 
@@ -111,6 +112,33 @@ def test_a_script_without_a_guard_runs_once(tmp_path):
         check=False,
     )
     assert (run.stdout, run.stderr) == ("[(0, 6.0), (1, 12.0), (2, 18.0)]\n", "")
+
+
+def test_there_are_no_more_processes_than_tasks_and_twice_the_cores(tmp_path):
+    most = max(2, 2 * joblib.cpu_count())
+    for n_tasks in (1, 40):
+        with LocalEngine(1000, tmp_path) as engine, engine.share({"x": np.arange(4)}) as shared:
+            assert engine.jobs == most
+            assert len(dict(engine.run(tasks.scaled_sum, range(n_tasks), shared))) == n_tasks
+            assert len(engine._context.started) <= min(n_tasks, most)
+
+
+def test_a_task_without_memory_is_an_error_and_no_wait(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "_MEGABYTES", 2**33)
+    with (
+        LocalEngine(1, tmp_path) as engine,
+        engine.share({"x": np.arange(4)}) as shared,
+        pytest.raises(MemoryError, match=r"the search needs .* MB more memory than this process may use"),
+    ):
+        list(engine.run(tasks.scaled_sum, [1], shared))
+
+
+def test_a_pool_whose_thread_died_is_an_error_and_no_wait(engine, monkeypatch):
+    monkeypatch.setattr(local, "_PATIENCE", 0.1)
+    # What the thread does first where it cannot start another one.
+    monkeypatch.setattr("concurrent.futures.process._ExecutorManagerThread.run", lambda self: None)
+    with engine.share({"x": np.arange(4)}) as shared, pytest.raises(RuntimeError, match="ended a worker"):
+        list(engine.run(tasks.scaled_sum, [0, 1, 2], shared))
 
 
 def test_jobs_and_a_folder_are_needed():

@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 DEFAULT_MAX_FPR = 0.01
+# No table has the thousand million negatives that one false positive at this rate would need.
+SMALLEST_FPR = 1e-9
 # In points of partial AUC. Smaller differences are beyond chance on large tables, but change no decision.
 DEFAULT_MIN_GAIN = 0.1
 DEFAULT_TRIALS = 100
@@ -183,10 +185,10 @@ def _checked(options: Options) -> dict[str, Any]:
     target = options.target
     if not isinstance(target, str) or not target:
         raise ValueError(f"target must be the name of a column, but is {target!r}")
-    fpr = check_range(options.fpr, "fpr", above=0, below=1)
+    fpr = check_range(options.fpr, "fpr", least=SMALLEST_FPR, below=1)
     # Never below fpr: a model is chosen where it is used.
     asked = max(DEFAULT_MAX_FPR, fpr) if options.max_fpr is None else options.max_fpr
-    max_fpr = check_range(asked, "max_fpr", above=0, below=1)
+    max_fpr = check_range(asked, "max_fpr", least=SMALLEST_FPR, below=1)
     trials = None if options.trials is None else check_whole(options.trials, "trials")
     budget = None if options.budget is None else read_duration(options.budget)
     if trials is None and budget is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..automl.options import Options, default_folder
+from ..common.memory import need_memory
 from ..common.progress import FaultTolerantStream, Status, duration
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ EXAMPLE = "Example: raresight fit payments.csv --target fraud --time when --fpr 
 
 def fit(data: str, *, out: Path | None, resume: bool, quiet: bool, json: bool, **options: Any) -> None:
     """Choose, calibrate and evaluate a model for a rare event: a table in, a model and a report out."""
+    folder = out or default_folder(data)
+    need_memory(1024, "a fit")
     from ..common.progress import show_progress
     from ..fitting import fit as run
 
-    folder = out or default_folder(data)
     try:
         with show_progress(not quiet) as display:
             result = run(data, out=folder, resume=resume, listener=_Narrator(display), **options)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..common.memory import need_memory
 from .sign import Verify, key_to_verify
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def score(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Score rows: log-odds, probability and alert, in the order of the rows, at constant memory."""
+    need_memory(1024, "scoring")
     from ..common.progress import Status, show_progress
     from ..model.model import load
     from ..model.scoring import score_file

@@ -21,11 +21,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ..common.atomic_files import is_running
+from ..common.atomic_files import is_running, naming_file
+from ..common.memory import need_memory
 
 __all__ = ["Interrupts", "LocalEngine", "OneProcessWarning", "SharedArrays"]
 
@@ -34,6 +36,10 @@ Result = TypeVar("Result")
 Arrays = Mapping[str, NDArray[Any]]
 
 _FOLDER = "arrays-"
+# Each of two copies of OpenBLAS, NumPy's and SciPy's, takes 32 MB, by a heap of 128 MB of malloc's.
+_MEGABYTES = 256
+# Seconds between two looks whether the thread that hands out tasks is alive.
+_PATIENCE = 5.0
 # Read by BLAS and OpenMP when they are loaded, that is before a worker could set a limit itself.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -72,7 +78,7 @@ class LocalEngine:
     Workers start with the first tasks, stay for later ones and end with this process, even if it is killed.
 
     Args:
-        jobs: Processes.
+        jobs: Processes, at most two per core. No more are started than there are tasks.
         folder: Where shared arrays are written while they are in use. Needed for two jobs or more.
         modules: What workers import first, such as a module that registers a loss. What `__main__` defines
             no worker can import. Such tasks run in this process, with a warning.
@@ -93,7 +99,9 @@ class LocalEngine:
                 stacklevel=2,
             )
             jobs = 1
-        self.jobs, self._folder, self._modules = jobs, folder, tuple(modules)
+        # More would only take memory from each other.
+        self.jobs = min(jobs, max(2, 2 * joblib.cpu_count()))
+        self._folder, self._modules = folder, tuple(modules)
         self._context = _Context()
         self._pool: ProcessPoolExecutor | None = None
 
@@ -115,7 +123,9 @@ class LocalEngine:
         folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=self._folder))
         try:
             for name, values in arrays.items():
-                np.save(folder / f"{name}.npy", values, allow_pickle=False)
+                path = folder / f"{name}.npy"
+                with naming_file(path):
+                    np.save(path, values, allow_pickle=False)
             yield SharedArrays(arrays, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -177,7 +187,9 @@ class LocalEngine:
             if not running:
                 return
             with interrupts.raised_here():
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                done, _ = wait(running, _PATIENCE, FIRST_COMPLETED)
+            if not done and not self._is_served():
+                raise BrokenProcessPool
             for future in done:
                 yield running.pop(future), future.result()
 
@@ -192,6 +204,11 @@ class LocalEngine:
                 self._pool = ProcessPoolExecutor(self.jobs, self._context, initializer=_end_with_parent)
             return self._pool.submit(_in_worker, self._modules, work, shared, task)
 
+    def _is_served(self) -> bool:
+        """Return whether the pool's own thread lives: it dies where it can start none, and nobody is told."""
+        thread = getattr(self._pool, "_executor_manager_thread", None)
+        return thread is None or thread.is_alive()
+
     def _stop(self, *, at_once: bool) -> None:
         if self._pool is not None:
             if at_once:
@@ -205,8 +222,9 @@ class LocalEngine:
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove the arrays of processes that were killed."""
-    for left in folder.glob(f"{_FOLDER}*"):
-        if not is_running(int(left.name.split("-")[1])):
+    for left in folder.glob(f"{_FOLDER}*-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdigit() and not is_running(int(owner)):
             shutil.rmtree(left, ignore_errors=True)
 
 
@@ -313,6 +331,7 @@ def _in_worker(
 
 
 def _on_one_thread(work: Callable[[Arrays, Task], Result], shared: SharedArrays, task: Task) -> Result:
+    need_memory(_MEGABYTES, "the search")
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
