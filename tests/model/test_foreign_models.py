@@ -141,11 +141,23 @@ def far_column(text: str) -> str:
     return text[:start] + "2000000000" + text[end:]
 
 
-@pytest.mark.parametrize("change", [endless, far_column])
-def test_trees_that_never_end_or_leave_the_row_are_refused(change, copied):
+def no_score(text: str) -> str:
+    start = text.index("leaf_value=") + len("leaf_value=")
+    end = text.index(" ", start)
+    return text[:start] + "nan" + text[end:]
+
+
+def garbled_parameters(text: str) -> str:
+    """LightGBM reads beyond the end of a list of one."""
+    return text.replace("[objective: custom]", "[objective   custom]")
+
+
+@pytest.mark.parametrize("change", [endless, far_column, no_score, garbled_parameters])
+def test_made_up_trees_and_parameters_are_refused(change, copied):
     folder = copied("lightgbm")
     path = native_file(folder, "lightgbm")
     text = change(path.read_text())
+    assert text != path.read_text()
     # Without the sizes of trees, which a change of length would spoil: LightGBM then reads line by line.
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("tree_sizes=")]
     path.write_text("".join(lines))

@@ -19,7 +19,7 @@ __all__ = ["UncheckedModelWarning", "check_native_file", "is_trusted", "trust"]
 
 _READER = Path(__file__).with_name("native_reader.py")
 # Where each library keeps what `ctypes` has opened. Its file may lie beside the package or elsewhere.
-_LIBRARIES = {"lightgbm": "lightgbm.libpath", "xgboost": "xgboost.core"}
+_LIBRARIES = {"lightgbm": "lightgbm.basic", "xgboost": "xgboost.core"}
 _SECONDS = 20
 _BYTES_PER_SECOND = 1 << 20
 
@@ -70,7 +70,8 @@ def check_native_file(family: str, path: Path, columns: int) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=seconds,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            # Memory that was never written holds junk: to read it then fails here as it might there.
+            env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_PERTURB_": "165"},
             check=False,
         )
     except subprocess.TimeoutExpired:

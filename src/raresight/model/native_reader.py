@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import sys
 from typing import Any
@@ -78,8 +79,13 @@ def _read_lightgbm(native: Any, content: bytes, columns: int) -> None:
     def call(name: str, *arguments: Any) -> None:
         if getattr(native, name)(*arguments):
             native.LGBM_GetLastError.restype = ctypes.c_char_p
-            raise UnsoundError(native.LGBM_GetLastError().decode(errors="replace"))
+            # Where in LightGBM that was follows, which says nothing here.
+            raise UnsoundError(native.LGBM_GetLastError().decode(errors="replace").split(" at /")[0])
 
+    try:
+        content.decode()
+    except ValueError:
+        raise UnsoundError("it is no text in UTF-8") from None
     handle, count, length = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int64()
     call("LGBM_BoosterLoadModelFromString", content, ctypes.byref(count), ctypes.byref(handle))
     for what, wanted in (("Feature", columns), ("Classes", 1)):
@@ -97,6 +103,13 @@ def _read_lightgbm(native: Any, content: bytes, columns: int) -> None:
         raise UnsoundError("it has several trees a round")
     for tree in text.split("\nend of trees")[0].split("\nTree=")[1:]:
         _check_tree(dict(line.split("=", 1) for line in tree.splitlines() if "=" in line), columns)
+    # All that `Booster` and the model ask for, too. What has no colon LightGBM would read beyond its end.
+    listed = text.split("\nparameters:")[-1].split("\nend of parameters")[0].split("\n")
+    if not all(line[0] == "[" and ":" in line and line[-1] == "]" for line in listed if line):
+        raise UnsoundError("its list of parameters is garbled")
+    call("LGBM_BoosterGetLoadedParam", handle, room, ctypes.byref(length), buffer)
+    json.loads(buffer.value)
+    call("LGBM_BoosterFeatureImportance", handle, -1, 1, (ctypes.c_double * columns)())
     scores = (ctypes.c_double * len(_VALUES))()
     rows = _rows(ctypes.c_double, columns)
     shape = (ctypes.c_int32(len(_VALUES)), ctypes.c_int32(columns))
@@ -106,8 +119,11 @@ def _read_lightgbm(native: Any, content: bytes, columns: int) -> None:
 
 def _check_tree(tree: dict[str, str], columns: int) -> None:
     leaves = int(tree["num_leaves"])
-    if leaves < 1 or tree.get("is_linear", "0") != "0" or len(tree["leaf_value"].split()) != leaves:
+    scores = [float(word) for word in tree["leaf_value"].split()]
+    if leaves < 1 or tree.get("is_linear", "0") != "0" or len(scores) != leaves:
         raise UnsoundError("a tree has other leaves than it says")
+    if not all(map(math.isfinite, scores)):
+        raise UnsoundError("a leaf has no finite score")
     if leaves == 1:
         return
     names = ("split_feature", "left_child", "right_child", "decision_type")
@@ -137,8 +153,9 @@ def _read_xgboost(native: Any, content: bytes, columns: int) -> None:
     def call(name: str, *arguments: Any) -> None:
         if getattr(native, name)(*arguments):
             native.XGBGetLastError.restype = ctypes.c_char_p
-            # Its first line; a stack of the library's own follows.
-            raise UnsoundError(native.XGBGetLastError().decode(errors="replace").strip().split("\n")[0])
+            # "[time] file:line: what", then a stack of the library's own.
+            said = native.XGBGetLastError().decode(errors="replace").strip().split("\n")[0]
+            raise UnsoundError(said.split(": ", 1)[-1] if said.startswith("[") else said)
 
     handle, length, text = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_char_p()
     call("XGBoosterCreate", None, ctypes.c_uint64(0), ctypes.byref(handle))
@@ -166,9 +183,12 @@ def _read_xgboost(native: Any, content: bytes, columns: int) -> None:
     described = json.dumps(matrix | {"typestr": "<f4", "version": 3}).encode()
     options = {"type": 1, "training": False, "iteration_begin": 0, "iteration_end": 0, "strict_shape": True}
     asked = json.dumps(options | {"cache_id": 0, "missing": float("nan")}).encode()
-    shape, scores = ctypes.c_void_p(), ctypes.c_void_p()
+    shape, scores, names = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     answer = (ctypes.byref(shape), ctypes.byref(length), ctypes.byref(scores))
     call("XGBoosterPredictFromDense", handle, described, asked, None, *answer)
+    counted = (ctypes.byref(length), ctypes.byref(names), ctypes.byref(ctypes.c_uint64()))
+    asked = b'{"importance_type": "total_gain"}'
+    call("XGBoosterFeatureScore", handle, asked, *counted, ctypes.byref(shape), ctypes.byref(scores))
 
 
 _SIZES = (("num_feature", -1), ("num_class", 0), ("num_target", 1))
@@ -178,13 +198,16 @@ def _check_nodes(tree: dict[str, Any], columns: int) -> None:
     left, right = tree["left_children"], tree["right_children"]
     features, kinds = tree["split_indices"], tree["split_type"]
     nodes = len(left)
-    if not 0 < nodes == len(right) == len(features) == len(kinds) == len(tree["split_conditions"]):
+    values = tree["split_conditions"]
+    if not 0 < nodes == len(right) == len(features) == len(kinds) == len(values):
         raise UnsoundError("a tree has fewer splits than nodes")
     inner = [node for node in range(nodes) if left[node] != -1]
     children = [child for node in inner for child in (left[node], right[node])]
     # No node hangs on two, and the root on none: a walk from the root then comes to an end.
     if len(set(children)) != len(children) or not all(0 < child < nodes for child in children):
         raise UnsoundError("the nodes of a tree hang together in another way than a tree's")
+    if not all(map(math.isfinite, (values[node] for node in range(nodes) if left[node] == -1))):
+        raise UnsoundError("a leaf has no finite score")
     if not all(0 <= features[node] < columns for node in inner):
         raise UnsoundError("a tree splits by a column that is not there")
     words = len(tree["categories"])
