@@ -93,15 +93,16 @@ class BoostingLoss(MarginLoss):
         if order == 0:
             return (value,)
         growth = g * grown
-        # The loss is finite here, so that a p of zero gives zero.
-        slope = ops.saturate(q * (growth - C * ops.sigmoid(m) * value))
+        # The loss is finite here, so that a p of zero gives zero; C p times it is kept finite, or for a C of
+        # hundreds one infinity would be taken from another.
+        slope = ops.saturate(q * (growth - ops.saturate(C * ops.sigmoid(m) * value)))
         if order == 1:
             return value, -slope
         p = ops.sigmoid(m)
         pq = p * q
         plain = u + (1 - u) * p - 2 * C * pq
         damped = p * (C - 2 * C * p + C * C * pq)
-        return value, -slope, ops.finite(q * (growth * plain + damped * value))
+        return value, -slope, ops.finite(q * (growth * plain + ops.finite(damped * value)))
 
     def tail(self) -> Tail:
         return Tail(growth=tuning(self.alpha), decay=1.0, log_pull=-self._damping())

@@ -40,14 +40,7 @@ class Erf(MarginLoss):
         v = ops.to_double(m)
         density, mills = _density_and_mills(ops, v)
         tail = ops.ndtr(-v)
-        far = ops.where(v < _SERIES_FROM, _SERIES_FROM, v)
-        inverse = 1 / (far * far)
-        # 1 - v Mills(v) cancels far out: there v^-2 (1 - 3 v^-2 (1 - 5 v^-2 (...))) takes over.
-        series = ops.full(v, 1.0)
-        for k in range(41, 1, -2):
-            series = 1 - k * inverse * series
-        positive = density * ops.where(v < _SERIES_FROM, 1 - v * mills, inverse * series)
-        value = ops.where(v >= 0, positive, density - v * tail)
+        value = ops.where(v >= 0, density * _rest(ops, v, mills), density - v * tail)
         return tuple(ops.like(term, m) for term in (value, -tail, density)[: order + 1])
 
     def log_slope(self, ops: Ops, m: Array) -> tuple[Array, Array]:
@@ -56,6 +49,13 @@ class Erf(MarginLoss):
         hazard = ops.where(v >= 0, 1 / mills, density / ops.ndtr(-v))
         return ops.log_ndtr(-v), -hazard
 
+    def _log_phi(self, ops: Ops, m: Array) -> Array:
+        v = ops.to_double(m)
+        density, mills = _density_and_mills(ops, v)
+        size = ops.upper(ops.abs(v), 1e8)
+        far = -0.5 * size * size - _LOG_SQRT_TWO_PI + ops.log(_rest(ops, v, mills))
+        return ops.where(v >= 0, far, ops.log(density - v * ops.ndtr(-v)))
+
     def tail(self) -> Tail:
         return Tail(growth=0.0, decay=math.inf, is_gaussian=True)
 
@@ -63,6 +63,16 @@ class Erf(MarginLoss):
         size = ops.abs(log_odds)
         start = ops.where(size < 4, 0.6 * size, ops.sqrt(2 * size))
         return ops.where(log_odds < 0, -start, start)
+
+
+def _rest(ops: Ops, v: Array, mills: Array) -> Array:
+    """1 - v Mills(v) for v >= 0; far out, where it cancels, v^-2 (1 - 3 v^-2 (1 - 5 v^-2 (...)))."""
+    far = ops.where(v < _SERIES_FROM, _SERIES_FROM, v)
+    inverse = 1 / (far * far)
+    series = ops.full(v, 1.0)
+    for k in range(41, 1, -2):
+        series = 1 - k * inverse * series
+    return ops.where(v < _SERIES_FROM, 1 - v * mills, inverse * series)
 
 
 def _density_and_mills(ops: Ops, v: Array) -> tuple[Array, Array]:

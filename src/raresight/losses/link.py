@@ -19,6 +19,7 @@ _MOST_STEPS = 200
 _MOST_CLASS_STEPS = 500
 _CLOSE = 2.0**-27  # a Newton step this small leaves an error of its square, which is rounding
 _ROUNDING = 2.0**-50
+_LONGEST = 2.0**20
 
 
 def invert_increasing(ops: Ops, function: Link, target: Array, start: Array) -> Array:
@@ -47,9 +48,13 @@ def _invert_piece(ops: Ops, function: Link, target: Array, start: Array) -> Arra
         low = ops.where(excess <= 0, z, low)
         newton = z - excess / slope
         inside = ops.isfinite(newton) & (newton > low) & (newton < high) & (slope > 0)
+        # On a piece that is nearly flat a step may end so far out that every digit of the way back is lost.
+        inside = inside & (ops.abs(newton - z) <= _LONGEST * (1 + ops.abs(z)))
         following = ops.where(inside, newton, _retreat(ops, z, low, high))
         near = ops.abs(excess) <= _ROUNDING * (1 + ops.abs(goal))
-        settled = near | (inside & (ops.abs(newton - z) <= _CLOSE * (1 + ops.abs(z))))
+        # A link may turn within one unit of z or of log-odds, however far out z is: both must be short.
+        short = ops.abs(newton - z) <= _CLOSE + _ROUNDING * ops.abs(z)
+        settled = near | (inside & short & (ops.abs(excess) <= _CLOSE * (1 + ops.abs(goal))))
         narrow = ops.abs(high - low) <= _ROUNDING * (1 + ops.abs(z))
         z = ops.where(near, z, following)
         done = settled | narrow

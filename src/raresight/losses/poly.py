@@ -112,7 +112,9 @@ class Poly(MarginLoss):
     def _root(self, ops: Ops, eta: Array, other: Array) -> Array:
         k = self.epsilon * (other - eta)
         lead = 1 + k if self.epsilon >= 0 else (1 + self.epsilon) - 2 * self.epsilon * eta
-        return lead + ops.sqrt(lead * lead - 4 * k * eta)
+        root = ops.sqrt(lead * lead - 4 * k * eta)
+        # Below zero the lead nearly cancels the root; their product with the conjugate does not.
+        return ops.where(lead >= 0, lead + root, -4 * k * eta / (root - lead))
 
 
 def _excess(ops: Ops, x: Array, q: Array) -> Array:

@@ -70,11 +70,21 @@ def constant_score(loss: Loss, log_odds: float) -> float:
     except RuntimeError:  # the link of a loss that is not monotone exists on an interval only
         score = math.nan
     if math.isfinite(score):
-        # The link of a loss from outside may contradict its derivatives. The derivatives decide.
-        negative, positive = _weighted_slopes(loss, score, log_odds)
-        if abs(negative + positive) <= 1e-6 * (abs(negative) + abs(positive)):
+        # The link of a loss from outside may contradict its derivatives. The derivatives decide, if they are
+        # far from underflow and saturation. At the score of an extreme prior they may be neither right nor
+        # zero: class weights multiply what has saturated.
+        negative, positive = _slopes(loss, score)
+        if not all(1e-200 < abs(slope) < 1e200 for slope in (negative, positive)):
             return score
-    return _bisect(lambda score: sum(_weighted_slopes(loss, score, log_odds)), str(loss), log_odds)
+        if negative > 0 > positive and abs(math.log(negative) - math.log(-positive) - log_odds) <= 2e-6:
+            return score
+    # Neither weight is above one, so that none overflows.
+    weights = math.exp(min(-log_odds, 0.0)), math.exp(min(log_odds, 0.0))
+    return _bisect(
+        lambda score: sum(w * s for w, s in zip(weights, _slopes(loss, score), strict=True)),
+        str(loss),
+        log_odds,
+    )
 
 
 def refuse_nan(loss: Loss, z: Array, labels: Array, total: Array) -> None:
@@ -88,8 +98,8 @@ def refuse_nan(loss: Loss, z: Array, labels: Array, total: Array) -> None:
         )
 
 
-def _weighted_slopes(loss: Loss, score: float, log_odds: float) -> tuple[float, float]:
-    """Return l'(0, score) and rho l'(1, score)."""
+def _slopes(loss: Loss, score: float) -> tuple[float, float]:
+    """l'(0, score) and l'(1, score)."""
     z = np.array([score])
     slopes = []
     with NumpyOps.guard():
@@ -97,7 +107,7 @@ def _weighted_slopes(loss: Loss, score: float, log_odds: float) -> tuple[float, 
             value, slope = loss._branch(NumpyOps, z, label, 1)
             refuse_nan(loss, z, np.array([label]), value + slope)
             slopes.append(float(slope[0]))
-    return slopes[0], math.exp(log_odds) * slopes[1]
+    return slopes[0], slopes[1]
 
 
 def _bisect(slope: Callable[[float], float], name: str, log_odds: float) -> float:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .alpha import BoostingLoss, alpha_in_range, tuning
+from .link import invert_increasing
 from .margin import Array, Ops
 from .parameters import at_least, graph_constant, param
 from .registry import register
@@ -98,13 +99,44 @@ class TBL(BoostingLoss):
         u, C = tuning(self.alpha), self.C
         x, q = ops.logistic(m)
         p = ops.sigmoid(m)
-        # p r with r = (1 - p^u)/u; past x = 700 p r is zero for u > -1, before it nothing overflows.
-        short = ops.upper(x, 700.0)
-        fall = ops.exp(-u * short)
-        r = -ops.expm1(-u * short) / u if u else short
-        rest = 1 - C * p * r
+        pr, fall = self._damped(ops, x, p)
+        rest = 1 - C * pr
         log_slope = -ops.softplus(m) + u * x - C * q + ops.log(rest)
-        return log_slope, -p - u * q + C * p * q - C * p * q * (r - fall) / rest
+        return log_slope, -p - u * q + C * p * q - C * q * (pr - fall) / rest
+
+    def _damped(self, ops: Ops, x: Array, p: Array) -> tuple[Array, Array]:
+        """p r and p^(1+u) at x = -log p, r = (1 - p^u)/u."""
+        u = tuning(self.alpha)
+        fall = ops.exp(-(1 + u) * x)  # e^(-ux) alone overflows for u < 0
+        if u < 0:
+            return fall * ops.expm1(u * x) / u, fall
+        # Past x = 700 p is zero; zero times infinity would be no number.
+        return p * (-ops.expm1(-u * x) / u if u else ops.upper(x, 700.0)), fall
+
+    def _log_odds(self, ops: Ops, z: Array) -> Array:
+        return self._link(ops, z)[0]
+
+    def _score(self, ops: Ops, log_odds: Array) -> Array:
+        start = self._score_start(ops, log_odds)
+        return invert_increasing(ops, lambda z: self._link(ops, z), log_odds, start)
+
+    def _link(self, ops: Ops, z: Array) -> tuple[Array, Array]:
+        """The log-odds at z and their derivative.
+
+        The log-slopes are of the size of u or of u z. Their difference would have no digits where it is small
+        next to them. Without what they share it is z/alpha - C (p - q) + log R(-z) - log R(z), R = 1 - C p r.
+        """
+        C, value, slope = self.C, z / self.alpha, 1 / self.alpha
+        x, q = ops.logistic(z)
+        y, p = ops.logistic(-z)
+        for sign, x_y, own, other in ((1, y, q, p), (-1, x, p, q)):
+            pr, fall = self._damped(ops, x_y, own)
+            rest = 1 - C * pr
+            value = value + sign * ops.log(rest)
+            slope = slope + C * other * (pr - fall) / rest
+        size = ops.abs(z)
+        tilt = -ops.expm1(-size) * ops.sigmoid(size)  # |p - q|
+        return value - C * ops.where(z < 0, -tilt, tilt), slope - 2 * C * p * q
 
     def _score_start(self, ops: Ops, log_odds: Array) -> Array:
         return self.alpha * (log_odds + self.C * log_odds / (1 + ops.abs(log_odds)))
