@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from loss_cases import BINARY_LOSSES, SOME_LOSSES
 from raresight.losses import (
+    LDAM,
     TBL,
     Alpha,
     CrossEntropy,
@@ -433,8 +434,14 @@ def test_infinite_scores_tie():
 
 def test_a_loss_that_does_not_fall_to_zero_is_refused():
     lifted = from_callable(lambda z, y: logistic(z, y) + 1, name="lifted")
-    with pytest.raises(ValueError, match="least value of lifted must be zero, it seems to be 1; subtract it"):
-        bayes_risk(lifted, 0.1)
+    one_label = from_callable(lambda z, y: logistic(z, y) + y, name="lifted")
+    for loss in (lifted, one_label):
+        with pytest.raises(
+            ValueError, match="least value of lifted must be zero, it seems to be 1; subtract"
+        ):
+            bayes_risk(loss, 0.1)
+    # Not yet there at a score of 500, but on its way.
+    assert bayes_risk(LDAM((9900, 100), scale=1e-3), 0.1) > 0
 
 
 def test_analysis_verdicts():

@@ -301,7 +301,7 @@ def information_of(
         rows.append(
             InformationRow(
                 shown,
-                float(local_index(loss, rho).beta),
+                _index(loss, rho),
                 explained.estimate,
                 explained.low,
                 explained.high,
@@ -309,3 +309,11 @@ def information_of(
             )
         )
     return tuple(rows)
+
+
+def _index(loss: Loss, rho: float) -> float | None:
+    """Return the decay index; None where rounding hides it."""
+    try:
+        return float(local_index(loss, rho).beta)
+    except ValueError:
+        return None

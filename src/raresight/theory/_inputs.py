@@ -12,7 +12,7 @@ from ..losses.start import refuse_nan
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-_FAR = np.array([-500.0, 0.0, 500.0])
+_FAR = np.array([500.0, 1e6, 1e12])
 
 
 def check_loss(loss: Loss, what: str) -> None:
@@ -33,9 +33,10 @@ def check_loss(loss: Loss, what: str) -> None:
 def check_risk_loss(loss: Loss, what: str) -> None:
     """Check the loss, and that its least value is zero, from which information is measured."""
     check_loss(loss, what)
-    # At +-500 a loss with a link has reached its infimum to the last digit; a constant added to it would be
-    # counted as risk.
-    low = min(float(np.min(loss.value(_FAR, np.full(3, label)))) for label in (0, 1))
+    # A constant added to the loss of either label would be counted as risk. Most losses have reached their
+    # infimum at 500 to the last digit, one with a flat score (a small scale) far beyond.
+    least = [loss.value(_FAR if label else -_FAR, np.full(_FAR.size, label)) for label in (0, 1)]
+    low = max((float(np.nanmin(values)) for values in least), key=abs)
     if loss.is_monotone and not abs(low) < 1e-9:
         raise ValueError(
             f"{what}: the least value of {loss} must be zero, it seems to be {low:.6g}; subtract it"

@@ -295,23 +295,53 @@ def local_index(loss: Loss, rho: Any = None, *, log_rho: Any = None) -> LocalInd
         at = real_numbers(log_rho, "log_rho")
     with NumpyOps.guard():
         z = loss._score(NumpyOps, at)
-        phi, link_slope = _phi_and_link_slope(loss, z)
-        # The step is 0.02 in log-odds, for any scale of the score. It is large against the rounding of Phi
-        # and small against every turn of a link.
-        beta = 1 + _derivative(lambda t: _phi_and_link_slope(loss, t)[0], z, 0.02 / link_slope) / link_slope
+        phi, link_slope, noise = _phi_and_link_slope(loss, z)
+        # The first step is 0.02 in log-odds, for any scale of the score. It is large against the rounding of
+        # Phi, and small against every turn of a link that is not nearly flat.
+        step = np.minimum(0.02 / link_slope, 1e6 * (1 + np.abs(z)))
+        slope, doubt = _derivative(lambda t: _phi_and_link_slope(loss, t)[0], z, step, noise)
+        beta = 1 + slope / link_slope
         c = np.exp(phi - (beta - 1) * at)
+        # Where the link is flat its rounding leaves the score open, and with it all that is read there.
+        is_flat = noise / link_slope > 1e-3 * (1 + np.abs(z))
     if not np.all(np.isfinite(beta)):
         raise ValueError(f"{loss}: the slopes of the loss are not representable at these odds")
+    if np.any(is_flat) or not np.all(doubt / link_slope <= 0.01 * (1 + np.abs(beta))):
+        raise ValueError(f"{loss}: its link is too flat at these odds for the index to be told from rounding")
     return LocalIndex(as_given(np.asarray(beta)), as_given(np.asarray(c)))
 
 
-def _phi_and_link_slope(loss: Loss, z: Array) -> tuple[Array, Array]:
+def _phi_and_link_slope(loss: Loss, z: Array) -> tuple[Array, Array, Array]:
+    """Return Phi, lambda' and the rounding of Phi: much of it where lambda' is a small difference."""
     negative, positive = loss._log_slopes(NumpyOps, z, 0), loss._log_slopes(NumpyOps, z, 1)
     link_slope = negative[1] - positive[1]
-    return positive[0] - np.log(link_slope), link_slope
+    phi = positive[0] - np.log(link_slope)
+    lost = (np.abs(negative[1]) + np.abs(positive[1])) / link_slope
+    return phi, link_slope, np.finfo(float).eps * (1 + np.abs(phi) + lost)
 
 
-def _derivative(function: Any, z: Array, step: Array) -> Array:
+def _derivative(function: Kernel, z: Array, step: Array, noise: Array) -> tuple[Array, Array]:
+    """Return the derivative by differences, and its error, at the step that leaves the least.
+
+    The error is what a quarter of the step changes, and the rounding of the function over the step.
+    """
+    coarse = _difference(function, z, step)
+    result, doubt = coarse, np.full(np.shape(coarse), np.inf)
+    for _ in range(40):
+        error = noise / step
+        step = step / 4
+        fine = _difference(function, z, step)
+        error = error + np.abs(fine - coarse)
+        better = error < doubt
+        result, doubt = np.where(better, coarse, result), np.where(better, error, doubt)
+        # From here on rounding alone is more than what is left.
+        if np.all(noise / step >= doubt):
+            break
+        coarse = fine
+    return np.asarray(result), np.asarray(doubt)
+
+
+def _difference(function: Kernel, z: Array, step: Array) -> Array:
     """Central differences, extrapolated twice: an error of the sixth power of the step."""
 
     def central(h: Array) -> Array:
