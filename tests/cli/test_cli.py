@@ -152,6 +152,7 @@ def test_analyze_a_loss_of_ones_own(tmp_path):
         "def hinge(z, y):\n    return torch.relu(1 - (2 * y - 1) * z)\n"
     )
     (tmp_path / "light.py").write_text("number = 3\n")
+    (tmp_path / "broken.py").write_text("number = 1 / 0\n")
     losses = ("mine:exponential", "mine:wavy", "mine:hinge")
     result = run("analyze", *losses, "--json", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -164,6 +165,8 @@ def test_analyze_a_loss_of_ones_own(tmp_path):
         ("light:nothing", "has no 'nothing'"),
         ("light:number", "neither a loss"),
         ("none:x", "import"),
+        ("broken:x", "import"),
+        (":x", "import"),
     ):
         failed = run("analyze", name, cwd=tmp_path)
         assert failed.returncode == 1

@@ -138,6 +138,12 @@ def test_rates_that_no_table_can_measure(data, option, rate):
     assert "must be at least 1e-09 and below 1, but is" in told
 
 
+def test_an_error_about_a_long_option_is_short(data):
+    told = refusal(run(*fit(data), "--losses", "x" * 50_000))
+    assert len(told) < 900
+    assert "unknown loss" in told.lower() or "x" * 100 in told
+
+
 # ---- whole or not there ------------------------------------------------------------------------
 
 

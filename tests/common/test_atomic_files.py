@@ -72,6 +72,19 @@ def test_a_block_that_fails_leaves_the_old_file(tmp_path):
     assert os.listdir(tmp_path) == ["scores"]
 
 
+def test_nothing_that_is_read_may_be_a_pipe(tmp_path):
+    from raresight.boosting.classifier import read_model
+    from raresight.common.journal import Journal, read_journal
+    from raresight.metrics import RankSketch
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "pipe.raresight.json").write_text("{}")
+    for read in (Journal, read_journal, RankSketch.load, lambda path: read_model(path, "xgboost")):
+        with pytest.raises(ValueError, match="is not a regular file but a pipe"):
+            read(pipe)
+
+
 def test_a_killed_writer_leaves_the_old_file(tmp_path):
     path = tmp_path / "model"
     path.write_text("old")

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..common.atomic_files import write_files
+from ..common.atomic_files import regular_file, write_files
 from ..common.calibration import Calibrator, check_calibration, level_calibrator, two_columns
 from ..common.estimators import (
     columns_kept_on_failure,
@@ -565,6 +565,7 @@ def read_model(path: Path, library: str) -> tuple[bytes, dict[str, Any]]:
             raise FileNotFoundError(
                 f"{file} does not exist: a model is saved as {path.name} and {beside.name}"
             )
+        regular_file(file)
     try:
         description = json.loads(beside.read_text())
     except ValueError as error:

@@ -18,6 +18,8 @@ from . import analyze, fit, losses, score, show, sign
 
 __all__ = ["app", "main"]
 
+_LONGEST = 800
+
 app = typer.Typer(
     name="raresight",
     help="Classification of rare events: losses, theory, metrics and models.",
@@ -132,4 +134,6 @@ def _plain(text: str) -> str:
     """Return text for one line of a terminal, without markup or control characters from names in the data."""
     from rich.markup import escape
 
+    if len(text) > _LONGEST:  # an option or a name in the data may have any length
+        text = f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
     return escape("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text))

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from .atomic_files import naming_file, write_file
+from .atomic_files import naming_file, regular_file, write_file
 
 __all__ = ["DamagedFileWarning", "Journal", "JournalError", "read_journal", "write_journal"]
 
@@ -71,7 +71,7 @@ class Journal:
 
     def __init__(self, path: Path, keep: int | None = None, *, mend: bool = False) -> None:
         self._path = path
-        content = path.read_bytes() if path.exists() else b""
+        content = regular_file(path).read_bytes() if path.exists() else b""
         found = _read(path, content, keep, mend=mend)
         if found.damaged_at is not None:
             _set_aside(path, content, found.damaged_at)
@@ -133,7 +133,7 @@ def read_journal(path: str | os.PathLike[str]) -> list[Entry]:
     """
     place = Path(path)
     with naming_file(place):
-        content = place.read_bytes()
+        content = regular_file(place).read_bytes()
     return _read(place, content).entries
 
 

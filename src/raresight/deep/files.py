@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..common.atomic_files import remove_unfinished, write_json
+from ..common.atomic_files import regular_file, remove_unfinished, write_json
 from ..common.calibration import Calibrator
 from ..common.json_values import digest_of, pack_parameters, pack_values, unpack_values
 from ..losses import Loss, parse
@@ -148,7 +148,7 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
 def _weights_in_use(place: Path) -> str | None:
     """Return the name of the weights that the present description names; None without a description."""
     try:
-        described = json.loads((place / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+        described = json.loads(regular_file(place / DESCRIPTION_FILE).read_text(encoding="utf-8"))
         return _weights_name(described)
     except FileNotFoundError:
         return None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.common.atomic_files import write_file
+from raresight.common.atomic_files import regular_file, write_file
 from raresight.common.checks import as_vector, check_lengths, check_rate, check_weights
 from raresight.metrics._compactor import ClassScores
 from raresight.metrics._inputs import LabelledScores, check_labels, check_scores
@@ -372,7 +372,7 @@ class RankSketch:
         Raises:
             ValueError: If the file is damaged, is something else, or is of a newer version.
         """
-        return cls.from_bytes(Path(path).read_bytes(), source=os.fspath(path))
+        return cls.from_bytes(regular_file(Path(path)).read_bytes(), source=os.fspath(path))
 
     def to_bytes(self) -> bytes:
         """Return the content of the file that `save` writes, to send between processes."""

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.common.atomic_files import write_file
+from raresight.common.atomic_files import regular_file, write_file
 from raresight.common.checks import blocks, check_lengths, check_rate
 from raresight.metrics._inputs import LabelledScores, check_scores
 from raresight.metrics._sketch_file import pack, unpack
@@ -248,7 +248,7 @@ class StreamingMetrics:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a file of `save`; ValueError if it is damaged, of another kind or newer."""
-        return cls.from_bytes(Path(path).read_bytes(), source=os.fspath(path))
+        return cls.from_bytes(regular_file(Path(path)).read_bytes(), source=os.fspath(path))
 
     def to_bytes(self) -> bytes:
         """Return the content of the file that `save` writes, to send between processes."""

@@ -183,11 +183,12 @@ def find_loss(text: str) -> Loss:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(module_name), name)
-    except ModuleNotFoundError as error:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a user's module may raise anything
         raise ValueError(f"cannot import {module_name!r} for {text!r}: {error}") from error
-    except AttributeError:
-        raise ValueError(f"module {module_name!r} has no {name!r}") from None
+    if not hasattr(module, name):
+        raise ValueError(f"module {module_name!r} has no {name!r}")
+    found = getattr(module, name)
     if isinstance(found, Loss):
         return found
     if callable(found):
