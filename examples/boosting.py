@@ -37,13 +37,13 @@ def main() -> None:
     ).fit(X, y, eval_set=(valid, valid_y))
     print(f"best round {model.best_iteration_}; start score {model.start_score_:.3f}")
     threshold = metrics.threshold_at_fpr(valid_y, model.decision_function(valid), 0.001, confidence=0.95)
-    alarm = model.decision_function(fresh) >= threshold
+    alert = model.decision_function(fresh) >= threshold
     print(
         metrics.evaluate(truth, model.decision_function(fresh), probability=model.predict_proba(fresh)[:, 1])
     )
     print(
         f"at the threshold set on validation rows with confidence 0.95: false-positive rate "
-        f"{alarm[truth == 0].mean():.5f}, recall {alarm[truth == 1].mean():.3f}"
+        f"{alert[truth == 0].mean():.5f}, recall {alert[truth == 1].mean():.3f}"
     )
 
 

@@ -1,4 +1,4 @@
-"""One claim: with one false alarm in a thousand to spend, choose the loss by partial AUC, and check the gain.
+"""One claim: where one negative in a thousand may raise an alert, choose the loss by partial AUC.
 
 python examples/linear.py
 """

@@ -26,7 +26,7 @@ def draw_roc(
     """Draw the ROC curves of several scores twice: on the usual axis, and on a logarithmic one.
 
     On the usual axis a false-positive rate of 0.001 is a tenth of a millimetre wide. The logarithmic axis
-    shows it, with the recall at `fpr` and its interval. Curves begin at the rate of one false alarm.
+    shows it, with the recall at `fpr` and its interval. Curves begin at the rate of one false positive.
 
     Args:
         y_true: Labels 0 and 1.
