@@ -9,13 +9,16 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python $(LINKS) --const
 # Tests start hundreds of interpreters: without compiled files each would compile all its libraries anew.
 export PYTHONDONTWRITEBYTECODE :=
 
+# With it SciPy takes arrays of other libraries, which scikit-learn's checks of estimators ask for.
+export SCIPY_ARRAY_API ?= 1
+
 # Two workers with one thread each: more threads than cores cost far more than they bring.
 export OMP_NUM_THREADS ?= 1
 WORKERS ?= 2
 
 PICTURED := crossentropy squared erf focal poly alpha tbl "vectorscaling(delta=0.5)"
 
-.PHONY: demo browser test test-slow test-gpu lint types generated benchmark figures paper clean
+.PHONY: demo browser test test-more test-slow test-gpu fuzz lint types generated benchmark figures paper clean
 
 $(VENV)/uv.stamp:
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +46,14 @@ browser:
 
 test: lint types browser
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+
+# What takes longer than a change should wait for: a thousand and more fuzz cases of the command.
+test-more: $(VENV)/dev.stamp
+	RARESIGHT_FUZZ_CASES=$(or $(FUZZ_CASES),200) $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz
+
+# Fuzz for hours: make fuzz MINUTES=300 SEED=100000
+fuzz: $(VENV)/dev.stamp
+	$(BIN)/python tests/fuzz/run.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),10000)
 
 test-slow: $(VENV)/dev.stamp
 	$(INSTALL) --editable ".[dev,catboost]"
