@@ -53,7 +53,7 @@ test-more: $(VENV)/dev.stamp
 
 # Fuzz for hours: make fuzz MINUTES=300 SEED=100000
 fuzz: $(VENV)/dev.stamp
-	$(BIN)/python tests/fuzz/run.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),10000)
+	$(BIN)/python tests/fuzz/fuzz.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),10000)
 
 test-slow: $(VENV)/dev.stamp
 	$(INSTALL) --editable ".[dev,catboost]"

@@ -1,7 +1,7 @@
 """Commands with hostile input, each made from a kind and a seed.
 
 A case writes its files into a folder and returns the arguments of one command. What is random comes from the
-seed alone, so that a case that failed can be run again: `python tests/fuzz/run.py --case tables:17`.
+seed alone, so that a case that failed can be run again: `python tests/fuzz/fuzz.py --case tables:17`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ FAST = ["--trials", "1", "--families", "linear", "--losses", "crossentropy", "--
 
 NUMBERS = [
     "0", "-0", "1e-320", "1e308", "1e999", "-1e999", "nan", "inf", "-inf", "1,5", "1.500,25", "0x10", "1_000",
-    "9007199254740993", "18446744073709551615", "18446744073709551616", "-9223372036854775809", "00123", "01234",
-    "1e5", "12%", "$3", "٣", "½", "1 000", "+-1", ".", "1e", "--", "1e-5000",
+    "9007199254740993", "18446744073709551615", "18446744073709551616", "-9223372036854775809", "00123",
+    "01234", "1e5", "12%", "$3", "٣", "½", "1 000", "+-1", ".", "1e", "--", "1e-5000",
 ]  # fmt: skip
 DATES = [
     "2021-01-01", "2020/01/01", "01-Apr-2021", "31.12.99", "20210101", "12/31/2021 11:59 PM", "2021-02-30",
     "0000-00-00", "9999-12-31T23:59:59.999999999Z", "1969-12-31 23:59:59", "2021-W01-1", "1e10", "24:00",
 ]  # fmt: skip
 TEXTS = [
-    "", " ", "NA", "null", "None", "NaN", "?", "yes", "no", "TRUE", "f", "é", "e\u0301", "🎯", "a\x00b", "a\nb", 'a"b',
-    "a,b", "a;b", "\ufeffx", "\u202eabc", "x" * 5000, "=1+1", "<script>alert(1)</script>", "[bold]", "{0}", "%s",
-    "\\", "'", "\r", "\t", "\x1b[31m",
+    "", " ", "NA", "null", "None", "NaN", "?", "yes", "no", "TRUE", "f", "é", "e\u0301", "🎯", "a\x00b",
+    "a\nb", 'a"b', "a,b", "a;b", "\ufeffx", "\u202eabc", "x" * 5000, "=1+1", "<script>alert(1)</script>",
+    "[bold]", "{0}", "%s", "\\", "'", "\r", "\t", "\x1b[31m",
 ]  # fmt: skip
 NAMES = [
     "a",
@@ -322,8 +322,8 @@ def options(draw: random.Random, folder: Path, fixtures: Fixtures) -> list[str]:
     odd = [*NUMBERS, *TEXTS, *DATES, "0.5", "0.001", "3", "label", "a", "-1", "1h", "5m", "1e9h"]
     odd = [text for text in odd if "\0" not in text]  # no argument of a process can hold it
     names = [
-        "target", "positive", "fpr", "max-fpr", "time", "group", "drop", "families", "losses", "trials", "budget",
-        "test-size", "test", "seed", "out", "jobs",
+        "target", "positive", "fpr", "max-fpr", "time", "group", "drop", "families", "losses", "trials",
+        "budget", "test-size", "test", "seed", "out", "jobs",
     ]  # fmt: skip
     chosen = {name: draw.choice(odd) for name in draw.sample(names, draw.randrange(1, 4))}
     if "trials" in chosen and chosen["trials"].strip().isdigit():

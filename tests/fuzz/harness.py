@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from fuzz_cases import FAST, Case, Fixtures, make_case
 
 SECONDS = 30

@@ -1,6 +1,6 @@
 """Seeded fuzz cases of the command, a few in every run of the tests and more by `RARESIGHT_FUZZ_CASES`.
 
-Hours of them: `make fuzz`. A case that failed runs again by `python tests/fuzz/run.py --case KIND:SEED`.
+Hours of them: `make fuzz`. A case that failed runs again by `python tests/fuzz/fuzz.py --case KIND:SEED`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from fuzz_cases import KINDS, Case
 from harness import complaint_of, laboratory, run_case
 

@@ -1,7 +1,7 @@
 """Run fuzz cases for hours, or one case again.
 
-python tests/fuzz/run.py --minutes 60 [--seed 1000] [--kinds tables,scores]
-python tests/fuzz/run.py --case tables:17
+python tests/fuzz/fuzz.py --minutes 60 [--seed 1000] [--kinds tables,scores]
+python tests/fuzz/fuzz.py --case tables:17
 """
 
 from __future__ import annotations
