@@ -45,11 +45,12 @@ browser:
 	  echo "no Chromium and no way to install it here: the tests of the pages will be skipped"
 
 test: lint types browser
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not more"
 
-# What takes longer than a change should wait for: a thousand and more fuzz cases of the command.
+# The examples, and a thousand and more fuzz cases of the command.
 test-more: $(VENV)/dev.stamp
-	RARESIGHT_FUZZ_CASES=$(or $(FUZZ_CASES),200) $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz
+	RARESIGHT_FUZZ_CASES=$(or $(FUZZ_CASES),200) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+	  -m "not slow" tests/fuzz tests/test_examples.py
 
 # Fuzz for hours: make fuzz MINUTES=300 SEED=100000
 fuzz: $(VENV)/dev.stamp

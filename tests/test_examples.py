@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.more
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SAID = {
     "linear.py": "against cross entropy on the same fresh rows",

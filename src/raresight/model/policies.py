@@ -74,8 +74,10 @@ class Policy:
         """Read what `to_dict` wrote."""
         try:
             return cls(described["kind"], described["threshold"], described["promise"])
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"a policy lacks or garbles an entry: {error!r}") from None
+        except (KeyError, TypeError, AttributeError):
+            raise ValueError(
+                "a policy needs the entries kind, threshold and promise, each of its type"
+            ) from None
 
 
 def held_out_sketch(y: Any, log_odds: Any) -> RankSketch:
