@@ -117,7 +117,7 @@ def test_damaged_files_are_refused(kind, tmp_path):
     side.write_text(json.dumps({key: value for key, value in described.items() if key != "classes"}))
     refuse("changed since")
     side.write_text(signed({key: value for key, value in described.items() if key != "classes"}))
-    refuse("lacks or garbles an entry: 'classes'")
+    refuse("lacks an entry or has a wrong one: 'classes'")
     side.unlink()
     refuse("does not exist", FileNotFoundError)
     kind.load(path)  # whole again
@@ -177,7 +177,7 @@ def test_a_side_file_that_contradicts_itself_is_refused(kind, edit, message, tmp
     """The digest is right: whoever wrote this file did not write what `load` needs."""
     path, side = saved(kind, tmp_path)
     side.write_text(signed(json.loads(side.read_text()) | edit))
-    with pytest.raises(ValueError, match=rf"raresight\.json lacks or garbles an entry: .*{message}"):
+    with pytest.raises(ValueError, match=rf"raresight\.json lacks an entry or has a wrong one: .*{message}"):
         kind.load(path)
 
 

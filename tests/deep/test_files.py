@@ -128,13 +128,13 @@ def test_an_entry_that_was_changed_by_hand(copied):
     [
         ({"format": "other"}, "does not describe a model of raresight.deep"),
         ({"format_version": 99}, "format version 99, this raresight reads 1"),
-        ({"net": {"name": "resnet"}}, "lacks or garbles an entry: the net 'resnet' is unknown"),
-        ({"columns": [{"scaled": True}]}, "lacks or garbles an entry"),
-        ({"parameters": {}}, "lacks or garbles an entry"),
-        ({"loss": "nothing"}, "lacks or garbles an entry"),
+        ({"net": {"name": "resnet"}}, "lacks an entry or has a wrong one: the net 'resnet' is unknown"),
+        ({"columns": [{"scaled": True}]}, "lacks an entry or has a wrong one"),
+        ({"parameters": {}}, "lacks an entry or has a wrong one"),
+        ({"loss": "nothing"}, "lacks an entry or has a wrong one"),
         ({"calibrator": {"slope": 1.0, "levels": [0.1, 0.2]}}, "the calibrator has 2 levels where"),
         ({"calibrator": {"slope": 0.0, "levels": [0.1]}}, "a calibrator has a slope above 0"),
-        ({"calibrator": None}, "lacks or garbles an entry"),
+        ({"calibrator": None}, "lacks an entry or has a wrong one"),
         ({"weights": "../deep.safetensors"}, "its weights cannot be in '../deep.safetensors', but in"),
     ],
 )
@@ -158,7 +158,7 @@ def test_the_file_has_the_calibrator(classes, tmp_path):
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
     drop_entry(tmp_path, "calibrator")
     rewrite(tmp_path)
-    with pytest.raises(ValueError, match="lacks or garbles an entry: 'calibrator'"):
+    with pytest.raises(ValueError, match="lacks an entry or has a wrong one: 'calibrator'"):
         DeepClassifier.load(tmp_path)
 
 

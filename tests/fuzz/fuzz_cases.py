@@ -502,9 +502,7 @@ def losses(draw: random.Random, folder: Path, fixtures: Fixtures) -> list[str]:
     from raresight.losses import all_losses
 
     known = [str(loss) for loss in all_losses()]
-    text = draw.choice(
-        [*known, *known, "logitadjusted(tbl,prior=0.1)", "classweighted(focal,weights=(1,9))", "os:system"]
-    )
+    text = draw.choice([*known, *known, "logitadjusted(tbl,prior=0.1)", "classweighted(focal,weights=(1,9))"])
     characters = list(text)
     for _ in range(draw.choice([0, 1, 1, 1, 2])):
         place = draw.randrange(len(characters) + 1)

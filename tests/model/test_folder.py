@@ -276,7 +276,7 @@ def test_changed_descriptions(copied):
         ({"format_version": FORMAT_VERSION + 1}, f"format version {FORMAT_VERSION + 1}.*upgrade raresight"),
         ({"format_version": "1"}, "no format version that makes sense"),
         ({"members": []}, "at least one member"),
-        ({"members": None}, "lacks or garbles an entry"),
+        ({"members": None}, "lacks an entry or has a wrong one"),
         ({"parts": {}}, "names no native model file"),
         ({"parts": {"../linear.json": "00"}}, "not a file of the model's folder"),
         ({"calibrator": {"slope": 0.0, "levels": [0.0]}}, "a slope above 0"),

@@ -464,7 +464,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.best_iteration_ = described["best_iteration"]
             model.evals_result_ = described["evals_result"]
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"{side_file(path)} lacks or garbles an entry: {error}") from None
+            raise ValueError(f"{side_file(path)} lacks an entry or has a wrong one: {error}") from None
         model.booster_ = model._booster_from(content)
         return model
 

@@ -141,7 +141,7 @@ def read_model(model: Any, folder: str | os.PathLike[str]) -> None:
         if names is not None:
             attributes["feature_names_in_"] = np.array(names, dtype=object)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{place / DESCRIPTION_FILE} lacks or garbles an entry: {error}") from None
+        raise ValueError(f"{place / DESCRIPTION_FILE} lacks an entry or has a wrong one: {error}") from None
     model.__dict__.update(attributes)
 
 
@@ -201,7 +201,7 @@ def _read_weights(place: Path, described: Mapping[str, Any]) -> dict[str, torch.
     try:
         path = place / _weights_name(described)
     except (ValueError, KeyError) as error:
-        raise ValueError(f"{place / DESCRIPTION_FILE} lacks or garbles an entry: {error}") from None
+        raise ValueError(f"{place / DESCRIPTION_FILE} lacks an entry or has a wrong one: {error}") from None
     _require_file(path)
     if described.get("sha256") != _sha256(path):
         raise ValueError(f"{path} is not the file that was saved: it was changed or truncated since")

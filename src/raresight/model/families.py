@@ -434,7 +434,9 @@ class Fitted:
             texts = tuple(str(text) for text in description["warnings"])
             n_columns = description["n_columns"]
         except (KeyError, TypeError) as error:
-            raise ValueError(f"the description of the model lacks or garbles an entry: {error!r}") from None
+            raise ValueError(
+                f"the description of the model lacks an entry or has a wrong one: {error!r}"
+            ) from None
         require_family(candidate.family)
         part = _module_of(candidate.family).load(folder, candidate.family)
         if part.n_columns != n_columns:
