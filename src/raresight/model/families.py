@@ -435,7 +435,7 @@ class Fitted:
             n_columns = description["n_columns"]
         except (KeyError, TypeError) as error:
             raise ValueError(
-                f"the description of the model lacks an entry or has a wrong one: {error!r}"
+                f"the description of the model lacks an entry or has a wrong one: {error}"
             ) from None
         require_family(candidate.family)
         part = _module_of(candidate.family).load(folder, candidate.family)
