@@ -299,23 +299,19 @@ def test_a_sample_does_not_flatter(loss, positives, mean):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("positives", [30, 100, 300])
-@pytest.mark.parametrize("mean", [0.0, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("positives", [30, 300])
+@pytest.mark.parametrize("mean", [0.0, 1.0, 3.0])
 def test_intervals_of_samples_cover(mean, positives):
-    prior, losses = 0.01, (CrossEntropy(), Alpha(0.5), Squared(), TBL())
+    prior, losses = 0.01, (CrossEntropy(), Alpha(0.5), Squared())
     truth = [float(explained_fraction(loss, GaussianExperiment(mean), prior)) for loss in losses]
-    ends = np.array(
-        [
-            [(found.low, found.estimate, found.high) for found in per_loss]
-            for per_loss in (
-                [explained_interval(loss, sample, prior) for loss in losses]
-                for sample in samples(300, positives, mean)
-            )
-        ]
-    )
+    found = [
+        [explained_interval(loss, sample, prior) for loss in losses]
+        for sample in samples(150, positives, mean)
+    ]
+    ends = np.array([[(one.low, one.estimate, one.high) for one in row] for row in found])
     covered = np.mean((ends[..., 0] <= truth) & (truth <= ends[..., 2]), axis=0)
-    # Three deviations of a share of 300 below 0.90; without information zero is an end that always covers.
-    assert np.all(covered > 0.87)
+    # 0.90 less two deviations of a share of 150. Without information zero is an end that always covers.
+    assert np.all(covered > 0.85)
     assert np.all(np.abs(ends[..., 1].mean(axis=0) - truth) < 0.03)
 
 

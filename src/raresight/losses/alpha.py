@@ -93,16 +93,18 @@ class BoostingLoss(MarginLoss):
         if order == 0:
             return (value,)
         growth = g * grown
-        # The loss is finite here, so that a p of zero gives zero; C p times it is kept finite, or for a C of
-        # hundreds one infinity would be taken from another.
-        slope = ops.saturate(q * (growth - ops.saturate(C * ops.sigmoid(m) * value)))
+        # The loss is finite here, so that a p of zero gives zero. C p times it may overflow together with the
+        # growth, for a C of hundreds, and one infinity would be taken from another. A small C is spared these
+        # steps, a twentieth of the time.
+        finite = (lambda term: term) if ops.is_number(C) and C < 8 else ops.finite
+        slope = ops.saturate(q * (growth - finite(C * ops.sigmoid(m) * value)))
         if order == 1:
             return value, -slope
         p = ops.sigmoid(m)
         pq = p * q
         plain = u + (1 - u) * p - 2 * C * pq
         damped = p * (C - 2 * C * p + C * C * pq)
-        return value, -slope, ops.finite(q * (growth * plain + ops.finite(damped * value)))
+        return value, -slope, ops.finite(q * (growth * plain + finite(damped * value)))
 
     def tail(self) -> Tail:
         return Tail(growth=tuning(self.alpha), decay=1.0, log_pull=-self._damping())
