@@ -1,4 +1,4 @@
-"""Sparse matrices given to estimators: sound ones in every format, others refused before they are read."""
+"""Sparse and Arrow tables given to estimators: sound ones in every format, others refused unread."""
 
 from __future__ import annotations
 
@@ -91,3 +91,14 @@ def test_estimators_refuse_it_in_fits_and_in_predictions(name, wrong):
     twice = sparse.csr_matrix((np.repeat(twice.data, 2), np.repeat(twice.indices, 2), twice.indptr * 2))
     expected = estimator.predict_proba(sparse.csr_matrix(DENSE))
     np.testing.assert_array_equal(estimator.predict_proba(twice), expected)
+
+
+def test_damaged_arrow_tables_are_refused_with_their_column():
+    pa = pytest.importorskip("pyarrow")
+    wrong = pa.DictionaryArray.from_arrays(pa.array([0, 10**6]), pa.array(["a", "b"]), safe=False)
+    table = pa.table({"x": [1.0, 2.0], "shop": wrong})
+    for given in (table, table.to_batches()[0]):
+        with pytest.raises(
+            ValueError, match="X is damaged: column 'shop' holds offsets or indices out of range"
+        ):
+            known_table(given)
