@@ -296,7 +296,9 @@ def test_descriptions_that_make_no_sense(entries, message, copied):
     ("entries", "message"),
     [
         ({"candidate": {"family": "forest", "loss": "tbl", "parameters": {}}}, "unknown family 'forest'"),
-        ({"start_score": "high"}, "high"),
+        ({"start_score": "high"}, r"model\.json lacks an entry or has a wrong one: .*high"),
+        ({"n_columns": "../../etc/passwd"}, r"model\.json lacks an entry or has a wrong one"),
+        ({"weight": "heavy"}, r"model\.json lacks an entry or has a wrong one"),
         ({"loss": "nonsense"}, "unknown loss 'nonsense'"),
         ({"weight": 0.5}, "weights of the members must sum to one"),
         ({"weight": -1.0}, "must be a number above 0"),

@@ -347,7 +347,9 @@ def load(folder: str | Path, *, verify: Key | None = None) -> Model:
         facts = described["facts"]
         members = tuple(_read_member(source, entry) for entry in described["members"])
         read = {name: Policy.from_dict(policy) for name, policy in written_policies["policies"].items()}
-    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError, ValueError) as error:
+        if isinstance(error, ValueError) and str(source) in str(error):
+            raise  # it names its file already
         raise ValueError(f"{source / MODEL_FILE} lacks an entry or has a wrong one: {error}") from None
     held_out = RankSketch.load(source / _HELD_OUT_FILE) if _HELD_OUT_FILE in described["parts"] else None
     model = Model(schema, members, calibrator, read, held_out, facts, digest)
