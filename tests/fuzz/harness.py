@@ -151,6 +151,8 @@ def complaint_of(answer: dict[str, Any], folder: Path) -> str:
         return f"killed by signal {answer['signal']}"
     if "Traceback (most recent call last)" in told or "Fatal Python error" in told:
         return "a traceback"
+    if "did not foresee" in told:
+        return "an error that nobody foresaw"
     if answer["status"] not in (0, 1, 2):
         return f"exit status {answer['status']}"
     if answer["status"] == 1:

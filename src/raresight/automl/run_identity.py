@@ -31,9 +31,8 @@ from .trial_journal import JOURNAL_FILE
 __all__ = ["check_identity", "check_place", "identity", "open_run"]
 
 _RUN_FORMAT = "raresight.run"
-# 2: each has a digest of its own, and the journal those of the files of log-odds.
-_RUN_VERSION = 2
-_SEARCH_FORMAT = 2
+_RUN_VERSION = 1
+_SEARCH_FORMAT = 1
 # Facts whose name does not say what they are. An option is called by its own name.
 _WORDS = {
     "format": "the format of the folder",
