@@ -12,8 +12,7 @@ from raresight.metrics import compare, interval, partial_auc, recall_at_fpr, roc
 from raresight.metrics._bootstrap import MOST_STEPS, coarsened
 from raresight.metrics._inputs import scored
 from raresight.metrics._roc_steps import steps_of
-from raresight.metrics.comparison import paired_areas
-from raresight.metrics.delong import auc_spread
+from raresight.metrics.delong import area_parts, auc_moments
 from raresight.metrics.ranking import auc_of
 from score_cases import score_rows
 
@@ -125,7 +124,11 @@ def test_delong_variance_by_brute_force(rows):
     y, s, _ = rows
     if min(np.sum(y == 1), np.sum(y == 0)) < 2:
         y, s = np.tile(y, 2), np.tile(s, 2)
-    assert auc_spread(steps_of(y, s)).variance == pytest.approx(brute_force_variance(y, s), abs=1e-12)
+    variance, lowest = auc_moments(steps_of(y, s))
+    assert variance == pytest.approx(brute_force_variance(y, s), abs=1e-12)
+    assert lowest == pytest.approx(
+        min(np.mean(s[y == 0] < one) + np.mean(s[y == 0] == one) / 2 for one in s[y == 1])
+    )
 
 
 @given(score_rows(max_rows=60), st.integers(0, 100), st.sampled_from([0.2, 0.5, 1.0]))
@@ -136,7 +139,9 @@ def test_paired_areas_by_brute_force(rows, seed, max_fpr):
     if min(y.sum(), (~y).sum()) < 2:
         y, s = np.tile(y, 2), np.tile(s, 2)
     other = np.round(np.random.default_rng(seed).normal(size=len(y)), 1)
-    area, other_area, (variance, _) = paired_areas(scored(y, s), scored(y, other), max_fpr)
+    (place, other_place), parts = area_parts((scored(y, s), scored(y, other)), max_fpr, None)
+    area, other_area = np.mean(place), np.mean(other_place)
+    assert parts.estimate == pytest.approx(area - other_area, abs=1e-12)
     assert area == pytest.approx(partial_auc(y, s, max_fpr, kind="area"), abs=1e-12)
     assert other_area == pytest.approx(partial_auc(y, other, max_fpr, kind="area"), abs=1e-12)
     if max_fpr == 1 and area != other_area:
@@ -144,9 +149,7 @@ def test_paired_areas_by_brute_force(rows, seed, max_fpr):
         apart = pairs[0] - pairs[1]
         rows_and_columns = (apart.mean(axis=axis) for axis in (1, 0))
         expected = sum(np.var(part, ddof=1) / len(part) for part in rows_and_columns)
-        if expected < 1e-15:  # all rows agree
-            expected = (1 / (min(y.sum(), (~y).sum()) + 1)) ** 2
-        assert variance == pytest.approx(expected, abs=1e-12)
+        assert parts.variance == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(("width", "other_width"), [(0, 0), (0.7, 0), (0.7, 0.7), (1.5, 1.5)])
@@ -159,9 +162,9 @@ def test_variance_of_a_partial_area_is_that_of_repeated_samples(width, other_wid
         other = s + 0.7 * generator.normal(size=len(s))
         s = np.round(s / width) if width else s
         other = np.round(other / other_width) if other_width else other
-        a, b, spread = paired_areas(scored(y, s), scored(y, other), 0.01)
-        areas.append(a - b)
-        variances.append(spread.variance)
+        _, parts = area_parts((scored(y, s), scored(y, other)), 0.01, None)
+        areas.append(parts.estimate)
+        variances.append(parts.variance)
     assert np.mean(variances) == pytest.approx(np.var(areas), rel=0.2)
 
 

@@ -21,7 +21,10 @@ from numpy.typing import NDArray
 
 from raresight.common.checks import as_vector, check_weights
 from raresight.common.progress import Status, show_progress
+from raresight.metrics._groups import Codes
+from raresight.metrics._inputs import LabelledScores
 from raresight.metrics._roc_steps import RocSteps
+from raresight.metrics._tail import tail_positions
 
 Floats = NDArray[np.float64]
 
@@ -110,6 +113,80 @@ def _rates(places: Floats, negatives: float, size: int, generator: np.random.Gen
     return np.asarray(inside * (negatives / total))
 
 
+# ---- groups of rows that depend on each other --------------------------------------------
+
+
+def resampled_groups(
+    data: LabelledScores,
+    codes: Codes,
+    metric: Callable[[RocSteps], Floats],
+    max_fpr: float,
+    draws: int,
+    generator: np.random.Generator,
+    prior: float = 0.5,
+) -> Floats:
+    """Return the metric of `draws` random curves in which each group of rows has a weight, not each row.
+
+    With one row per group these are the curves of `resampled`. What that adds as half a positive or one more
+    negative is here of the size of a group.
+    """
+    wanted = reach(max_fpr, data.negatives) * data.negatives if max_fpr < 1 else data.negatives
+    where = tail_positions(data, wanted)
+    where = where[np.argsort(data.scores[where])[::-1]]
+    labels, scores, groups = data.labels[where], data.scores[where], codes[where]
+    caught = scores[labels]
+    first = np.flatnonzero(np.concatenate([[True], caught[1:] != caught[:-1]]))
+    ascending = scores[~labels][::-1]
+    above = len(ascending) - np.searchsorted(ascending, caught[first], side="right")
+    through = len(ascending) - np.searchsorted(ascending, caught[first], side="left")
+    places, place_of = np.unique(np.concatenate([above, through]), return_inverse=True)
+    place_of = place_of.reshape(2, -1)
+    sizes = [np.bincount(codes[kind], minlength=int(codes.max()) + 1) for kind in (data.labels, ~data.labels)]
+    positive, negative = (float(one @ one) / float(one.sum()) for one in sizes)
+    batch = max(1, DRAWN_TOGETHER // (len(sizes[0]) + len(where)))
+    values = []
+    for start in range(0, draws, batch):
+        size = min(batch, draws - start)
+        weights = generator.standard_exponential((size, len(sizes[0])))
+        lost, more = positive * generator.standard_gamma(prior, (2, size, 1))
+        extra = negative * generator.standard_exponential((size, 1))
+        total = (weights @ sizes[1])[:, None] + extra
+        piece = np.concatenate([weights[:, groups[~labels]], extra], axis=1)
+        ends = np.cumsum(piece, axis=1)[:, places]
+        rate = (ends - piece[:, places] * generator.random((size, len(places)))) * (data.negatives / total)
+        gain = np.add.reduceat(weights[:, groups[labels]], first, axis=1) if len(first) else ends[:, :0]
+        gain = np.concatenate([more, gain], axis=1)
+        gain *= data.positives / ((weights @ sizes[0])[:, None] + lost + more)
+        none = np.zeros((size, 1))
+        curve = RocSteps(
+            gain=gain,
+            above=np.concatenate([none, rate[:, place_of[0]]], axis=1),
+            through=np.concatenate([none, rate[:, place_of[1]]], axis=1),
+            positives=data.positives,
+            negatives=data.negatives,
+        )
+        values.append(metric(curve))
+    return np.concatenate(values)
+
+
+def widened(values: Floats, centre: float, units: float, level: float) -> Floats:
+    """Return draws moved away from the centre as far as few units ask for.
+
+    Exponential weights of G units give a mean (G - 1) / (G + 1) of its variance, and quantiles of a normal
+    where Student's are due.
+    """
+    factor = float(np.sqrt((units + 1) / (units - 1)))
+    factor *= student_quantile(level, units - 1) / student_quantile(level)
+    return np.asarray(centre + factor * (values - centre))
+
+
+def student_quantile(level: float, freedom: float = np.inf) -> float:
+    """Return half the width of Student's central interval; of a normal's with infinite freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + level) / 2))
+
+
 # ---- over rows, for any metric that takes weights ----------------------------------------
 
 
@@ -121,22 +198,25 @@ def row_bootstrap(
     params: Mapping[str, Any],
     draws: int,
     generator: np.random.Generator,
+    codes: Codes | None = None,
 ) -> Floats:
     """Return the metric of each score under random weights of the rows, the same for all: (scores, draws).
 
-    Each row's weight is an independent exponential variable. Class totals are then restored, so that each
-    class is resampled within itself and the prior stays.
+    Each row's weight is an independent exponential variable, or that of its group. Class totals are then
+    restored, so that each class is resampled within itself and the prior stays.
     """
     labels = as_vector(y_true, "y_true")
     given = check_weights(sample_weight, len(labels))
     base = np.ones(len(labels)) if given is None else given.astype(np.float64)
     _, stratum = np.unique(labels, return_inverse=True)
     wanted = np.bincount(stratum, weights=base)
+    units = len(base) if codes is None else int(codes.max()) + 1
     values = np.empty((len(scores), draws))
     with show_progress("auto") as display:
         for draw in range(draws):
             # Exponential weights over their sum are uniform on the simplex: the Bayesian bootstrap.
-            weights = base * generator.standard_exponential(len(base))
+            weights = generator.standard_exponential(units)
+            weights = base * (weights if codes is None else weights[codes])
             drawn = np.bincount(stratum, weights=weights)
             weights *= np.where(drawn > 0, wanted / np.where(drawn > 0, drawn, 1), 0)[stratum]
             for place, score in enumerate(scores):

@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.common.checks import blocks, check_rate
-from raresight.metrics._bootstrap import DRAWN_TOGETHER, need_weights, reach, row_bootstrap
-from raresight.metrics._counting import negatives_above
+from raresight.common.checks import check_rate
+from raresight.metrics._bootstrap import (
+    DRAWN_TOGETHER,
+    need_weights,
+    reach,
+    row_bootstrap,
+    student_quantile,
+    widened,
+)
+from raresight.metrics._groups import Codes, group_codes
 from raresight.metrics._inputs import LabelledScores, scored
 from raresight.metrics._registry import (
     Metric,
@@ -19,9 +26,10 @@ from raresight.metrics._registry import (
     metric_function,
     metric_title,
 )
+from raresight.metrics._sign_flips import flip_test
 from raresight.metrics._tail import tail_positions
 from raresight.metrics.calibration_metrics import probabilities
-from raresight.metrics.delong import Spread, skewed_interval, skewed_p_value
+from raresight.metrics.delong import Parts, area_parts, grouped_parts
 from raresight.metrics.intervals import (
     DRAWS,
     MEANS,
@@ -29,10 +37,11 @@ from raresight.metrics.intervals import (
     check_draws,
     check_level,
     choose_method,
-    normal_quantile,
+    group_units,
     stratified_mean,
 )
-from raresight.metrics.ranking import check_kind, standardised, width_inside
+from raresight.metrics.ranking import check_kind, standardised
+from raresight.metrics.threshold import NoThresholdError, threshold_at_fpr
 
 Floats = NDArray[np.float64]
 
@@ -83,6 +92,7 @@ def compare(
     level: float = 0.95,
     method: Method = "auto",
     sample_weight: Any = None,
+    groups: Any = None,
     draws: int = DRAWS,
     seed: int = 0,
     **params: Any,
@@ -92,13 +102,14 @@ def compare(
     Both scores share the chance of the rows, so the interval is narrower than two separate ones suggest.
     `method="auto"` chooses
 
-    - `"delong"` for `roc_auc` and `partial_auc`: covariance of the rows' placements (DeLong et al. 1988). For
-      the partial area, placements beyond `max_fpr` count zero, as in He and Escobar (2008).
-    - `"bootstrap"` for `recall_at_fpr`: the positives, and the negatives near either score's threshold, are
-      resampled together;
+    - `"delong"` for `roc_auc` and `partial_auc`: placements of the rows (`delong.py`). The p value is that of
+      flipping the signs of the positives' differences (`_sign_flips.py`). The end nearer to zero agrees with
+      it. The other end also allows for skewness (Hall 1992).
+    - `"bootstrap"` for `recall_at_fpr`: the same with the positives that one score alone catches. What the
+      thresholds add is drawn from the negatives near them.
     - `"normal"` for `brier_score` and `log_loss`; `"bootstrap"` over all rows for everything else.
 
-    Arguments are those of `interval`.
+    Rejection rates of true hypotheses are in docs/metrics.md. Arguments are those of `interval`.
 
     Example:
         >>> import numpy as np
@@ -107,7 +118,7 @@ def compare(
         >>> good = random.normal(size=20_100) + 2 * y
         >>> worse = good + 0.5 * random.normal(size=20_100)
         >>> print(compare("roc_auc", y, good, worse))
-        roc_auc 0.9355 - 0.9053 = +0.0302 [+0.0155, +0.0507], p = 0.00045
+        roc_auc 0.9355 - 0.9053 = +0.0302 [+0.0133, +0.0507], p = 0.00022
     """
     check_level(level)
     check_draws(draws)
@@ -118,36 +129,93 @@ def compare(
         chosen = "delong"
     else:
         chosen = choose_method(metric, params, method, weighted)
-    if chosen == "delong":
-        if weighted:
-            raise ValueError("method 'delong' does not support weighted rows; use 'bootstrap'.")
-        return _of_areas(name, y_true, score_a, score_b, given, level)
+    if weighted and chosen == "delong":
+        raise ValueError("method 'delong' does not support weighted rows; use 'bootstrap'.")
+    codes = group_codes(groups, len(score_a))
     if chosen == "normal":
-        return _of_means(name, y_true, score_a, score_b, sample_weight, level)
+        return _of_means(name, y_true, score_a, score_b, sample_weight, codes, level)
+    generator = np.random.default_rng(seed)
+    if chosen == "delong" or (ours and name == "recall_at_fpr" and not weighted and not given["interpolate"]):
+        rows = scored(y_true, score_a, name="score_a"), scored(y_true, score_b, name="score_b")
+        _need_units(rows[0].labels, codes)
+        if chosen == "delong":
+            return _of_areas(name, rows, given, codes, level)
+        parts = recall_parts(*rows, given["fpr"], draws, generator, codes)
+        a, b = (float(np.mean(_caught(one, given["fpr"]))) for one in rows)
+        return _of_parts(name, (a, b), parts, 1.0, level, "bootstrap")
     function = metric_function(metric)
     need_weights(function)
     value_a = float(function(y_true, score_a, sample_weight=sample_weight, **given))
     value_b = float(function(y_true, score_b, sample_weight=sample_weight, **given))
-    generator = np.random.default_rng(seed)
-    if ours and name == "recall_at_fpr" and not weighted and not given["interpolate"]:
-        rows = scored(y_true, score_a, name="score_a"), scored(y_true, score_b, name="score_b")
-        drawn = resampled_recalls(*rows, given["fpr"], draws, generator)
-    else:
-        drawn = row_bootstrap(function, y_true, (score_a, score_b), sample_weight, given, draws, generator)
-    return _from_draws(name, value_a, value_b, drawn[0] - drawn[1], level)
+    drawn = row_bootstrap(function, y_true, (score_a, score_b), sample_weight, given, draws, generator, codes)
+    differences = drawn[0] - drawn[1]
+    units = group_units(y_true, codes)
+    if units is not None:
+        differences = widened(differences, value_a - value_b, units, level)
+    return _from_draws(name, value_a, value_b, differences, level)
+
+
+def _need_units(labels: NDArray[np.bool_], codes: Codes | None) -> None:
+    for kind in (labels, ~labels):
+        if (np.count_nonzero(kind) if codes is None else len(np.unique(codes[kind]))) < 2:
+            what = "rows" if codes is None else "groups with rows"
+            raise ValueError(f"A comparison needs at least two {what} of each class; one shows no variance.")
 
 
 def _of_areas(
-    name: str, y_true: Any, score_a: Any, score_b: Any, given: dict[str, Any], level: float
+    name: str,
+    rows: tuple[LabelledScores, LabelledScores],
+    given: dict[str, Any],
+    codes: Codes | None,
+    level: float,
 ) -> Comparison:
     max_fpr = check_rate(given.get("max_fpr", 1.0), "max_fpr")
     kind = check_kind(given.get("kind", "area"))
-    rows = scored(y_true, score_a, name="score_a"), scored(y_true, score_b, name="score_b")
-    area_a, area_b, spread = paired_areas(*rows, max_fpr)
-    a, b = (float(standardised(area, max_fpr, kind)) for area in (area_a, area_b))
-    stretch = float(standardised(1.0, max_fpr, kind) - standardised(0.0, max_fpr, kind))
-    spread = Spread(spread.variance * stretch**2, spread.skewness)
-    return _from_spread(name, a, b, (area_a - area_b) * stretch, spread, level, "delong")
+    placements, parts = area_parts(rows, max_fpr, codes)
+    if parts.estimate and parts.variance <= 0:
+        # All rows agree, as for a perfect score against a constant one. A row that disagrees has a
+        # probability of about one in the number of rows.
+        fewest = min(parts.units, rows[0].negatives)
+        parts = parts._replace(rest=(max_fpr / (fewest + 1)) ** 2)
+    a, b = (float(standardised(np.mean(one), max_fpr, kind)) for one in placements)
+    limit = float(standardised(max_fpr, max_fpr, kind) - standardised(0.0, max_fpr, kind))
+    return _of_parts(name, (a, b), parts.scaled(limit / max_fpr), limit, level, "delong")
+
+
+def _of_parts(
+    name: str, values: tuple[float, float], parts: Parts, limit: float, level: float, method: str
+) -> Comparison:
+    """Return the comparison by flips of the parts; differences beyond the limit are impossible."""
+    difference = parts.estimate
+    p_value, half = flip_test(parts, level)
+    ends = [difference - half, difference + half]
+    # Far from zero flips know nothing of skewness: most of a large difference may lie in a few positives.
+    skewed = skewed_interval(difference, parts, student_quantile(level))
+    if difference <= 0:
+        ends[0] = min(ends[0], skewed[0])
+    if difference >= 0:
+        ends[1] = max(ends[1], skewed[1])
+    low, high = np.clip(ends, -limit, limit)
+    a, b = values
+    return Comparison(name, a, b, difference, float(low), float(high), p_value, level, method)
+
+
+def skewed_interval(estimate: float, parts: Parts, quantile: float) -> tuple[float, float]:
+    r"""Return the two-sided interval of a mean, corrected for skewness (Hall 1992).
+
+    :math:`T = (\hat\theta - \theta)/s` is far from normal if most terms are equal and a few are not. Its
+    cubic :math:`g(T) = T + \tfrac{\gamma}{3}T^2 + \tfrac{\gamma^2}{27}T^3 + \tfrac{\gamma}{6}` is monotone,
+    and it is normal to the next order. The ends are :math:`\hat\theta - s\,g^{-1}(\pm z)`.
+    """
+    slope = parts.skewness / 3
+    targets = np.array([quantile, -quantile])
+    # Without skewness the inverse of the cubic would be 0/0.
+    if abs(slope) < 1e-9:
+        deviations = targets
+    else:
+        deviations = (np.cbrt(1 + 3 * slope * (targets - parts.skewness / 6)) - 1) / slope
+    low, high = estimate - np.sqrt(parts.variance) * deviations
+    return float(low), float(high)
 
 
 def _from_draws(name: str, a: float, b: float, differences: Floats, level: float) -> Comparison:
@@ -162,148 +230,114 @@ def _from_draws(name: str, a: float, b: float, differences: Floats, level: float
     )
 
 
-def _from_spread(
-    name: str, a: float, b: float, difference: float, spread: Spread, level: float, method: str
-) -> Comparison:
-    low, high = skewed_interval(difference, spread, normal_quantile(level))
-    p_value = skewed_p_value(difference, spread)
-    return Comparison(name, a, b, difference, low, high, p_value, level, method)
-
-
 def _of_means(
-    name: str, y_true: Any, score_a: Any, score_b: Any, sample_weight: Any, level: float
+    name: str,
+    y_true: Any,
+    score_a: Any,
+    score_b: Any,
+    sample_weight: Any,
+    codes: Codes | None,
+    level: float,
 ) -> Comparison:
+    from scipy.special import stdtr
+
     error = MEANS[name]
     data = [probabilities(y_true, score, sample_weight) for score in (score_a, score_b)]
     each = [error(one.labels, one.scores.astype(np.float64)) for one in data]
-    means = [stratified_mean(data[0], errors)[0] for errors in each]
-    if not np.all(np.isfinite(means)):
+    a, b = (stratified_mean(data[0], errors)[0] for errors in each)
+    if not np.isfinite(a + b):
         raise ValueError(
             f"{name} is infinite for one of the scores (a probability of exactly 0 or 1 that was wrong), "
             "so no difference is defined."
         )
-    _, variance = stratified_mean(data[0], each[0] - each[1])
-    spread = Spread(variance, 0.0)
-    return _from_spread(name, means[0], means[1], means[0] - means[1], spread, level, "normal")
+    difference = a - b
+    _, deviation, freedom = stratified_mean(data[0], each[0] - each[1], codes)
+    half = student_quantile(level, freedom) * deviation
+    if deviation > 0:
+        p_value = float(2 * stdtr(freedom, -abs(difference) / deviation))
+    else:
+        p_value = float(difference == 0)
+    return Comparison(name, a, b, difference, difference - half, difference + half, p_value, level, "normal")
 
 
-# ---- the paired difference of two areas --------------------------------------------------
-#
-# A positive adds to the area the share of negatives below it. A negative takes from it the share of positives
-# below it (DeLong et al. 1988). For a partial area only the part above the threshold of `max_fpr` counts
-# (He and Escobar 2008). The variance of a difference is that of the rows' differences, class by class.
+# ---- the recalls of two scores at a rate -------------------------------------------------
 
 
-def paired_areas(a: LabelledScores, b: LabelledScores, max_fpr: float) -> tuple[float, float, Spread]:
-    """Return both areas between the rates 0 and `max_fpr`, and the spread of their difference."""
-    fewest = min(np.count_nonzero(a.labels), np.count_nonzero(~a.labels))
-    if fewest < 2:
-        raise ValueError("A comparison needs at least two rows of each class; one shows no variance.")
-    sides = [_Side(one, max_fpr) for one in (a, b)]
-    gains = sides[0].placements() - sides[1].placements()
-    positive = _moments(len(gains), *(float(np.sum(gains**power)) for power in (1, 2, 3)))
-    negative = _pull_moments(a, b, sides)
-    variance, third = positive[0] + negative[0], positive[1] + negative[1]
-    # Both areas from the same placements as their difference, so that a - b is exactly what is tested.
-    areas = [float(np.mean(side.placements())) for side in sides]
-    if variance <= 0 and areas[0] != areas[1]:
-        # All rows agree, as for a perfect score against a constant one. A row that disagrees has a
-        # probability of about one in the number of rows.
-        variance = (max_fpr / (fewest + 1)) ** 2
-    return areas[0], areas[1], Spread(variance, third / variance**1.5 if variance > 0 else 0.0)
+def recall_parts(
+    a: LabelledScores,
+    b: LabelledScores,
+    fpr: float,
+    draws: int,
+    generator: np.random.Generator,
+    codes: Codes | None = None,
+) -> Parts:
+    """Return what the positives, or groups with positives, add to the difference of two recalls.
+
+    The negatives only set the thresholds. The variance that this adds is that of Bayesian bootstrap draws.
+    """
+    caught = [_caught(one, fpr).astype(np.float64) for one in (a, b)]
+    gains = (caught[0] - caught[1]) / len(caught[0])
+    if codes is None:
+        parts = Parts(gains, np.full(len(gains), 1 / len(gains)), 0.0, 0.0)
+    else:
+        parts = grouped_parts(gains, codes[a.labels], np.zeros(int(codes.max()) + 1))
+    drawn = _threshold_noise(a, b, fpr, draws, generator, codes)
+    # A sample in which a group of ties may pass the limit jumps far once in many draws. So rare a jump is not
+    # the spread that flips are to allow for: the tails are clipped, as they would be for a normal.
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    noise = float(np.var(np.clip(drawn, low, high))) / _CLIPPED_NORMAL
+    # Half a positive that one score alone catches: where both catch all or nothing, the interval has a width.
+    return parts._replace(rest=max(noise, 0.5 / parts.units**2))
 
 
-class _Side:
-    """One score of the rows: what each row adds to or takes from its partial area."""
-
-    def __init__(self, data: LabelledScores, max_fpr: float) -> None:
-        self.values, self.place, counts = np.unique(
-            data.scores[data.labels], return_inverse=True, return_counts=True
-        )
-        above, through = negatives_above(data, self.values)
-        start, end = above / data.negatives, through / data.negatives
-        self.width = width_inside(start, end, max_fpr)
-        # How much the width shrinks when one more negative lies above the step, or ties with it. Inside the
-        # limit it is one half each. Where the limit cuts the diagonal of the step, at the share `cut`, these
-        # are the derivatives of (f - start)^2 / (2 (end - start)).
-        cut = np.clip((max_fpr - start) / np.where(end > start, end - start, 1.0), 0.0, 1.0)
-        inside = end <= max_fpr
-        by_above = np.where(inside, 0.5, cut - cut**2 / 2)
-        by_tie = np.where(inside, 0.5, cut**2 / 2)
-        shares = counts / counts.sum()
-        self.below = np.concatenate([[0.0], np.cumsum(shares * by_above)])
-        self.through = np.concatenate([[0.0], np.cumsum(shares * by_tie)])
-        reached = np.flatnonzero(by_above + by_tie > 0)
-        self.floor = self.values[reached[0]] if len(reached) else np.inf
-
-    def placements(self) -> Floats:
-        """Return the part of the area that each positive row adds, times the number of positives."""
-        return np.asarray(self.width[self.place])
-
-    def pull(self, scores: NDArray[np.floating[Any]]) -> Floats:
-        """Return what a negative of each score takes from the area, times the number of negatives."""
-        taken = np.zeros(len(scores))
-        near = np.flatnonzero(scores >= self.floor)
-        taken[near] = self.below[np.searchsorted(self.values, scores[near], side="left")]
-        taken[near] += self.through[np.searchsorted(self.values, scores[near], side="right")]
-        return taken
+# The variance of a standard normal clipped at 1.96: 0.95 - 2 * 1.96 * 0.0584 + 1.96^2 * 0.05.
+_CLIPPED_NORMAL = 0.9129
 
 
-def _pull_moments(a: LabelledScores, b: LabelledScores, sides: list[_Side]) -> tuple[float, float]:
-    """Return the variance and third moment that the negatives add to the difference."""
-    sums = np.zeros(3)
-    for rows in blocks(len(a)):
-        negative = ~a.labels[rows]
-        # The part that a negative takes lowers the area, so the difference is b's pull minus a's.
-        apart = sides[1].pull(b.scores[rows][negative]) - sides[0].pull(a.scores[rows][negative])
-        sums += [apart.sum(), np.square(apart).sum(), (apart**3).sum()]
-    return _moments(int(np.count_nonzero(~a.labels)), *sums)
+def _caught(data: LabelledScores, fpr: float) -> NDArray[np.bool_]:
+    """Return which positives are above the threshold that keeps the rate."""
+    scores = data.scores[data.labels]
+    try:
+        return np.asarray(scores >= threshold_at_fpr(data.labels, data.scores, fpr))
+    except NoThresholdError:
+        return np.zeros(len(scores), dtype=np.bool_)
 
 
-def _moments(count: int, first: float, second: float, third: float) -> tuple[float, float]:
-    """Return the variance and third central moment of a mean, from the sums of powers."""
-    mean = first / count
-    variance = max(0.0, (second - count * mean**2) / (count - 1))
-    central = third / count - 3 * mean * second / count + 2 * mean**3
-    return variance / count, central / count**2
-
-
-# ---- the recalls of two scores at a rate, resampled together -----------------------------
-
-
-def resampled_recalls(
-    a: LabelledScores, b: LabelledScores, fpr: float, draws: int, generator: np.random.Generator
+def _threshold_noise(
+    a: LabelledScores,
+    b: LabelledScores,
+    fpr: float,
+    draws: int,
+    generator: np.random.Generator,
+    codes: Codes | None,
 ) -> Floats:
-    """Return the recalls of both scores under random weights of the rows, (2, draws).
+    """Return the difference of the recalls, for these positives, under random weights of the negatives.
 
     Negatives far below both thresholds share one draw, because only their total matters.
     """
     negatives = a.negatives
     wanted = reach(fpr, negatives) * negatives
     near = np.union1d(_highest_negatives(a, wanted), _highest_negatives(b, wanted))
-    positive = np.flatnonzero(a.labels)
-    rest = negatives - len(near)
-    readers = [_RecallReader(one.scores[near], one.scores[positive]) for one in (a, b)]
-    # Positives with the same standing in both lists share one draw.
-    both = np.stack([reader.standing for reader in readers])
-    standing, counts = np.unique(both, axis=1, return_counts=True)
-    for reader, places in zip(readers, standing, strict=True):
-        reader.arrange(places)
-    batch = max(1, DRAWN_TOGETHER // (len(near) + len(counts) + 1))
+    if codes is None:
+        owner, size_of, rest, scale = np.arange(len(near)), np.ones(len(near)), negatives - len(near), 1.0
+    else:
+        sizes = np.bincount(codes[~a.labels])
+        units, owner = np.unique(codes[near], return_inverse=True)
+        size_of, others = sizes[units].astype(np.float64), np.delete(sizes, units).astype(np.float64)
+        # A sum of exponentials of unequal sizes, by a gamma variable of its mean and variance.
+        scale = float(others @ others) / max(1.0, float(others.sum()))
+        rest = float(others.sum()) / scale if scale else 0.0
+    readers = [_RecallReader(one.scores[near], one.scores[a.labels]) for one in (a, b)]
+    batch = max(1, DRAWN_TOGETHER // (len(near) + 1))
     found = []
     for start in range(0, draws, batch):
         size = min(batch, draws - start)
-        weights = generator.standard_exponential((size, len(near)))
+        weights = generator.standard_exponential((size, len(size_of)))
         # n negatives leave n + 1 pieces; the last piece belongs to the negatives far below.
-        total = weights.sum(axis=1) + generator.standard_gamma(rest + 1.0, size)
-        shares = generator.standard_gamma(counts.astype(np.float64), (size, len(counts)))
-        # A quarter of a positive that only a catches, and one that only b catches. Without them an interval
-        # would shrink to a point where both catch almost nothing.
-        alone = generator.standard_gamma(0.25, (2, size))
-        whole = shares.sum(axis=1) + alone.sum(axis=0)
-        caught = np.stack([reader.recall(weights, total * fpr, shares) for reader in readers])
-        found.append((caught + alone) / whole)
-    return np.concatenate(found, axis=1)
+        total = weights @ size_of + (scale or 1.0) * generator.standard_gamma(rest + 1.0, size)
+        recalls = [reader.recall(weights, owner, total * fpr) for reader in readers]
+        found.append(recalls[0] - recalls[1])
+    return np.concatenate(found)
 
 
 def _highest_negatives(data: LabelledScores, count: float) -> NDArray[np.intp]:
@@ -316,22 +350,16 @@ def _highest_negatives(data: LabelledScores, count: float) -> NDArray[np.intp]:
 
 
 class _RecallReader:
-    """Recall at a rate of one score, for many weightings of the same rows."""
+    """Recall at a rate of one score, for many weightings of the negatives."""
 
     def __init__(self, negative: NDArray[Any], positive: NDArray[Any]) -> None:
         self.order = np.argsort(negative)[::-1]
         # How many of the near negatives are at or above each positive.
-        self.standing = len(negative) - np.searchsorted(negative[self.order[::-1]], positive, side="left")
-        self.arrange(self.standing)
+        self.standing = np.sort(
+            len(negative) - np.searchsorted(negative[self.order[::-1]], positive, side="left")
+        )
 
-    def arrange(self, standing: NDArray[np.intp]) -> None:
-        """Sort groups of positives by how many negatives are at or above them."""
-        self.group_order = np.argsort(standing, kind="stable")
-        self.through = standing[self.group_order]
-
-    def recall(self, weights: Floats, allowed: Floats, shares: Floats) -> Floats:
-        passed = np.cumsum(weights[:, self.order], axis=1)
+    def recall(self, weights: Floats, owner: NDArray[np.intp], allowed: Floats) -> Floats:
+        passed = np.cumsum(weights[:, owner[self.order]], axis=1)
         kept = np.sum(passed <= allowed[:, None], axis=1)  # negatives within the budget
-        caught = np.cumsum(shares[:, self.group_order], axis=1)
-        last = np.searchsorted(self.through, kept, side="right")
-        return np.asarray(np.where(last > 0, caught[np.arange(len(kept)), last - 1], 0.0))
+        return np.asarray(np.searchsorted(self.standing, kept, side="right") / len(self.standing))

@@ -92,6 +92,7 @@ def evaluate(
     fpr: float = 0.001,
     level: float = 0.95,
     sample_weight: Any = None,
+    groups: Any = None,
     seed: int = 0,
 ) -> Evaluation:
     """Evaluate a score, and its probabilities if given: ranking, alerts at a budget, calibration.
@@ -105,6 +106,7 @@ def evaluate(
         level: Coverage of the intervals. Default: 0.95.
         sample_weight: A weight for each row, or None. Weighted intervals resample all rows, which is slow on
             large data.
+        groups: What each row belongs to, as for `interval`. Default: every row is independent.
         seed: Seed of the resampling.
 
     Example:
@@ -116,7 +118,7 @@ def evaluate(
         >>> print(result)
         50,100 rows, 100 positive (1 in 501)
                                                estimate   95% interval
-        AUC                                      0.9732   0.9494 to 0.9846
+        AUC                                      0.9732   0.9524 to 0.9845
         partial AUC, FPR <= 0.01 (McClish)       0.8005   0.7555 to 0.8405
         recall at FPR 0.001                      0.4500   0.3595 to 0.5562
         average precision                        0.4300   0.3233 to 0.5235
@@ -128,7 +130,7 @@ def evaluate(
     max_fpr, fpr = check_rate(max_fpr, "max_fpr"), check_rate(fpr, "fpr")
     data = scored(y_true, y_score, sample_weight)
     positives = int(np.count_nonzero(data.labels))
-    shared: dict[str, Any] = {"level": level, "sample_weight": sample_weight, "seed": seed}
+    shared: dict[str, Any] = {"level": level, "sample_weight": sample_weight, "groups": groups, "seed": seed}
     found = {
         "roc_auc": interval("roc_auc", y_true, y_score, **shared),
         "partial_auc": interval("partial_auc", y_true, y_score, max_fpr=max_fpr, **shared),

@@ -10,8 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import is_tensor
-from raresight.metrics._bootstrap import need_weights, reach, resampled, row_bootstrap
-from raresight.metrics._inputs import LabelledScores, check_labels
+from raresight.metrics._bootstrap import (
+    need_weights,
+    reach,
+    resampled,
+    resampled_groups,
+    row_bootstrap,
+    student_quantile,
+    widened,
+)
+from raresight.metrics._groups import Codes, effective_units, group_codes
+from raresight.metrics._inputs import LabelledScores, check_labels, scored
 from raresight.metrics._registry import (
     CurveMetric,
     Metric,
@@ -21,9 +30,9 @@ from raresight.metrics._registry import (
     metric_function,
     metric_title,
 )
-from raresight.metrics._roc_steps import RocSteps, steps_of
+from raresight.metrics._roc_steps import steps_from, steps_of
 from raresight.metrics.calibration_metrics import probabilities, squared_error, surprise
-from raresight.metrics.delong import auc_spread, end_with_unseen, skewed_interval
+from raresight.metrics.delong import area_parts, auc_interval, auc_moments
 from raresight.metrics.ranking import auc_of
 
 Method = Literal["auto", "delong", "bootstrap", "normal"]
@@ -69,6 +78,7 @@ def interval(
     level: float = 0.95,
     method: Method = "auto",
     sample_weight: Any = None,
+    groups: Any = None,
     draws: int = DRAWS,
     seed: int = 0,
     **params: Any,
@@ -77,9 +87,9 @@ def interval(
 
     The interval is for new samples with the same numbers of positives and negatives. `method="auto"` chooses
 
-    - `"delong"` for `roc_auc`: the variance of DeLong et al. (1988), with Hall's correction for skewness. The
-      lower end allows for positives that the sample may lack; without that, intervals cover an AUC near 1 far
-      too seldom. With fewer than ten rows of a class the next method is used.
+    - `"delong"` for `roc_auc`: the variance of DeLong et al. (1988), and Student's interval of the log-odds.
+      The lower end allows for positives that the sample may lack; without that, intervals cover an AUC near 1
+      far too seldom. With fewer than ten rows of a class the next method is used.
     - `"bootstrap"` for the other ranking metrics: quantiles over random curves, by a Bayesian bootstrap
       within each class with half a positive more at each end. Curves are drawn from the steps of the ROC
       curve that the metric reads. `partial_auc(max_fpr=0.01)` reads the top percent of the negatives, so a
@@ -88,7 +98,10 @@ def interval(
     - `"bootstrap"` over all rows for everything else, with an exponential weight for each row. This includes
       weighted rows and functions of your own `f(y_true, y_score, sample_weight=...)`.
 
-    Simulated coverage of 95 % intervals with 100 positives is in docs/metrics.md.
+    If rows depend on each other, as those of one customer do, pass `groups`. Groups are then the units: their
+    sums have the variance (Obuchowski 1997), they are resampled, and quantiles are those of Student's t.
+
+    Simulated coverage of 95 % intervals is in docs/metrics.md.
 
     Args:
         metric: A name such as `"partial_auc"`, a function of `raresight.metrics`, or one of your own.
@@ -97,6 +110,8 @@ def interval(
         level: The coverage. Default: 0.95.
         method: `"auto"`, `"delong"`, `"bootstrap"` or `"normal"`.
         sample_weight: A weight for each row, or None.
+        groups: What each row belongs to, such as a customer or `time_blocks(times)`. Default: every row is
+            independent.
         draws: Number of curves or samples that the bootstrap draws. Default: 2000.
         seed: Seed of the bootstrap.
         params: The metric's own parameters, such as `max_fpr=0.01`.
@@ -112,23 +127,21 @@ def interval(
     check_level(level)
     check_draws(draws)
     chosen = choose_method(metric, params, method, sample_weight is not None)
-    if chosen == "delong":
-        return _delong(metric, y_true, y_score, level, draws, seed)
-    if chosen == "normal":
-        return _normal(metric, y_true, y_score, sample_weight, level)
+    codes = group_codes(groups, len(y_score))
     generator = np.random.default_rng(seed)
+    if chosen == "delong" and (found := _delong(metric, y_true, y_score, codes, level)) is not None:
+        return found
+    if chosen == "normal":
+        return _normal(metric, y_true, y_score, sample_weight, codes, level)
     reads = curve_metric(metric, params)
     if reads is not None and sample_weight is None:
-        rows = len(y_score)
-        # A random curve may reach its limit late, so it needs steps a little beyond max_fpr.
-        wide = reach(reads.max_fpr, max(1, rows - _positives(y_true))) if reads.max_fpr < 1 else 1.0
-        return _from_curve(metric, steps_of(y_true, y_score, None, wide), reads, level, draws, generator)
+        return _from_curve(metric, y_true, y_score, reads, codes, level, draws, generator)
     function = metric_function(metric)
     need_weights(function)
     given = filled_parameters(metric, params)
     estimate = float(function(y_true, y_score, sample_weight=sample_weight, **given))
-    values = row_bootstrap(function, y_true, (y_score,), sample_weight, given, draws, generator)[0]
-    return _quantiles(metric_title(metric), estimate, values, level)
+    values = row_bootstrap(function, y_true, (y_score,), sample_weight, given, draws, generator, codes)[0]
+    return _quantiles(metric_title(metric), estimate, values, group_units(y_true, codes), level)
 
 
 def choose_method(metric: Metric, params: Mapping[str, Any], method: str, weighted: bool) -> str:
@@ -169,70 +182,108 @@ def check_draws(draws: int) -> None:
         )
 
 
-def normal_quantile(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri((1 + level) / 2))
-
-
 def _positives(y_true: Any) -> int:
     if is_tensor(y_true):
         return int((y_true != 0).sum())
     return int(np.count_nonzero(check_labels(y_true)))
 
 
-def _delong(metric: Metric, y_true: Any, y_score: Any, level: float, draws: int, seed: int) -> Interval:
-    steps = steps_of(y_true, y_score)
-    estimate = float(auc_of(steps))
-    spread = auc_spread(steps) if min(steps.positives, steps.negatives) >= FEWEST else None
-    if spread is None or spread.variance <= 0:
-        # The variance of a handful of rows is unreliable, and with perfect separation it is zero. The
-        # bootstrap of the curve still depends on the number of rows.
-        whole = CurveMetric(1.0, auc_of)
-        return _from_curve(metric, steps, whole, level, draws, np.random.default_rng(seed))
-    low, high = skewed_interval(estimate, spread, normal_quantile(level))
-    # The correction allows for positives that the sample lacks, so it may only widen the interval.
-    low = min(low, end_with_unseen(estimate, spread, steps.positives, level))
-    return Interval(metric_title(metric), estimate, max(low, 0.0), min(high, 1.0), level, "delong")
+def group_units(y_true: Any, codes: Codes | None) -> float | None:
+    """Return the effective number of groups of the smaller class, or None without groups."""
+    if codes is None:
+        return None
+    labels = check_labels(y_true)
+    classes = [codes[kind] for kind in (labels, ~labels)]
+    if min(len(np.unique(one)) for one in classes) < 2:
+        raise ValueError(
+            "An interval by groups needs rows of each class in at least two groups; one shows no variance."
+        )
+    # Two groups of unequal size are worth less than two, which has no degrees of freedom.
+    return max(2.0, min(effective_units(one) for one in classes))
+
+
+def _delong(metric: Metric, y_true: Any, y_score: Any, codes: Codes | None, level: float) -> Interval | None:
+    """Return None where the variance is no guide: that of a handful of rows, and zero at perfect separation.
+
+    The bootstrap of the curve then still depends on the number of rows.
+    """
+    if codes is None:
+        steps = steps_of(y_true, y_score)
+        estimate, fewest = float(auc_of(steps)), min(steps.positives, steps.negatives)
+        if fewest < FEWEST:
+            return None
+        units = steps.positives
+        variance, lowest = auc_moments(steps)
+    else:
+        data = scored(y_true, y_score)
+        if min(len(np.unique(codes[kind])) for kind in (data.labels, ~data.labels)) < FEWEST:
+            return None
+        placements, parts = area_parts((data,), 1.0, codes)
+        estimate, units, variance = parts.estimate, parts.units, parts.variance
+        lowest = float(placements[0].min())
+    if variance <= 0:
+        return None
+    low, high = auc_interval(estimate, variance, units, lowest, level)
+    return Interval(metric_title(metric), estimate, low, high, level, "delong")
 
 
 def _from_curve(
     metric: Metric,
-    steps: RocSteps,
+    y_true: Any,
+    y_score: Any,
     reads: CurveMetric,
+    codes: Codes | None,
     level: float,
     draws: int,
     generator: np.random.Generator,
 ) -> Interval:
-    values = resampled(steps, reads.of, draws, generator, reads.prior)
-    return _quantiles(metric_title(metric), float(reads.of(steps)), values, level)
+    if codes is None:
+        # A random curve may reach its limit late, so it needs steps a little beyond max_fpr.
+        negatives = max(1, len(y_score) - _positives(y_true))
+        steps = steps_of(y_true, y_score, None, reach(reads.max_fpr, negatives) if reads.max_fpr < 1 else 1.0)
+        values = resampled(steps, reads.of, draws, generator, reads.prior)
+    else:
+        data = scored(y_true, y_score)
+        steps = steps_from(data, reads.max_fpr)
+        values = resampled_groups(data, codes, reads.of, reads.max_fpr, draws, generator, reads.prior)
+    return _quantiles(metric_title(metric), float(reads.of(steps)), values, group_units(y_true, codes), level)
 
 
-def _quantiles(name: str, estimate: float, values: Floats, level: float) -> Interval:
+def _quantiles(name: str, estimate: float, values: Floats, units: float | None, level: float) -> Interval:
+    if units is not None:
+        # No end beyond all draws, so that it stays among the values that the metric can have.
+        values = np.clip(widened(values, estimate, units, level), values.min(), values.max())
     tail = (1 - level) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     # The estimate itself must lie inside; in tiny samples a quantile may pass it.
     return Interval(name, estimate, min(float(low), estimate), max(float(high), estimate), level, "bootstrap")
 
 
-def _normal(metric: Metric, y_true: Any, y_score: Any, sample_weight: Any, level: float) -> Interval:
+def _normal(
+    metric: Metric, y_true: Any, y_score: Any, sample_weight: Any, codes: Codes | None, level: float
+) -> Interval:
     data = probabilities(y_true, y_score, sample_weight)
     errors = MEANS[metric_title(metric)](data.labels, data.scores.astype(np.float64))
-    estimate, variance = stratified_mean(data, errors)
-    spread = normal_quantile(level) * np.sqrt(variance) if np.isfinite(estimate) else np.inf
+    estimate, deviation, freedom = stratified_mean(data, errors, codes)
+    spread = student_quantile(level, freedom) * deviation if np.isfinite(estimate) else np.inf
     low = estimate - spread if np.isfinite(estimate) else 0.0
     return Interval(metric_title(metric), estimate, max(low, 0.0), estimate + spread, level, "normal")
 
 
-def stratified_mean(data: LabelledScores, errors: Floats) -> tuple[float, float]:
-    """Return the weighted mean of the rows' errors and its variance within the classes."""
+def stratified_mean(
+    data: LabelledScores, errors: Floats, codes: Codes | None = None
+) -> tuple[float, float, float]:
+    """Return the weighted mean of the rows' errors, its standard deviation, and the degrees of freedom.
+
+    The deviation is that within the classes; independent rows have infinite degrees of freedom.
+    """
     weights = np.ones(len(errors)) if data.weights is None else data.weights.astype(np.float64)
     total = float(weights.sum())
     errors = np.where(weights > 0, errors, 0.0)  # a row of weight zero is absent, however wrong
     mean = float(np.sum(errors * weights)) / total
     if not np.isfinite(mean):
-        return mean, np.inf
-    variance = 0.0
+        return mean, np.inf, np.inf
+    variance, apart = 0.0, np.zeros(len(errors))
     for chosen in (data.labels, ~data.labels):
         weight, error = weights[chosen], errors[chosen]
         if not np.any(weight > 0):
@@ -240,6 +291,11 @@ def stratified_mean(data: LabelledScores, errors: Floats) -> tuple[float, float]
         count = int(np.count_nonzero(weight))
         # One row has no spread of its own, so its distance to the mean of all rows is used instead.
         centre = np.average(error, weights=weight) if count > 1 else mean
-        within = float(np.sum(np.square(weight * (error - centre))))
-        variance += within * count / max(1, count - 1) / total**2
-    return mean, variance
+        apart[chosen] = weight * (error - centre) / total
+        variance += float(np.sum(np.square(apart[chosen]))) * count / max(1, count - 1)
+    if codes is None:
+        return mean, np.sqrt(variance), np.inf
+    units = group_units(data.labels, codes)
+    assert units is not None
+    sums = np.bincount(codes, weights=apart)
+    return mean, np.sqrt(float(sums @ sums) * units / (units - 1)), units - 1
