@@ -54,7 +54,7 @@ def flip_test(parts: Parts, level: float) -> tuple[float, float]:
     sums, p_values, observed = _flipped(parts.own)
     p_value = float(np.interp(abs(observed) / factor, sums, p_values))
     if abs(observed) > factor * sums[-1]:
-        # Beyond what the steps in place of smaller parts can reach. A normal's tail is heavier than that of flips.
+        # Beyond what the steps in place of smaller parts can reach. Flips have lighter tails than a normal.
         p_value = float(2 * ndtr(-abs(observed) / factor / math.sqrt(squares)))
     # Rounding to the grid moves the observed sum; q moves along, so that p and the interval agree.
     q = factor * float(np.interp(1 - level, p_values[::-1], sums[::-1])) + abs(difference) - abs(observed)

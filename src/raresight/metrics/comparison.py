@@ -281,11 +281,7 @@ def recall_parts(
         parts = Parts(gains, np.full(len(gains), 1 / len(gains)), 0.0, 0.0)
     else:
         parts = grouped_parts(gains, codes[a.labels], np.zeros(int(codes.max()) + 1))
-    drawn = _threshold_noise(a, b, fpr, draws, generator, codes)
-    # A sample in which a group of ties may pass the limit jumps far once in many draws. So rare a jump is not
-    # the spread that flips are to allow for: the tails are clipped, as they would be for a normal.
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    noise = float(np.var(np.clip(drawn, low, high))) / _CLIPPED_NORMAL
+    noise = _threshold_noise(a, b, fpr, draws, generator, codes)
     # Half a positive that one score alone catches: where both catch all or nothing, the interval has a width.
     return parts._replace(rest=max(noise, 0.5 / parts.units**2))
 
@@ -310,8 +306,8 @@ def _threshold_noise(
     draws: int,
     generator: np.random.Generator,
     codes: Codes | None,
-) -> Floats:
-    """Return the difference of the recalls, for these positives, under random weights of the negatives.
+) -> float:
+    """Return the variance of the difference of the recalls, for any positives, under redrawn negatives.
 
     Negatives far below both thresholds share one draw, because only their total matters.
     """
@@ -327,17 +323,28 @@ def _threshold_noise(
         # A sum of exponentials of unequal sizes, by a gamma variable of its mean and variance.
         scale = float(others @ others) / max(1.0, float(others.sum()))
         rest = float(others.sum()) / scale if scale else 0.0
-    readers = [_RecallReader(one.scores[near], one.scores[a.labels]) for one in (a, b)]
-    batch = max(1, DRAWN_TOGETHER // (len(near) + 1))
-    found = []
+    readers = [_ThresholdReader(one.scores[near], one.scores[a.labels]) for one in (a, b)]
+    positives = len(readers[0].standing)
+    batch = max(1, DRAWN_TOGETHER // (len(near) + positives + 1))
+    sums, squares, drawn = np.zeros(positives), np.zeros(positives), []
     for start in range(0, draws, batch):
         size = min(batch, draws - start)
         weights = generator.standard_exponential((size, len(size_of)))
         # n negatives leave n + 1 pieces; the last piece belongs to the negatives far below.
         total = weights @ size_of + (scale or 1.0) * generator.standard_gamma(rest + 1.0, size)
-        recalls = [reader.recall(weights, owner, total * fpr) for reader in readers]
-        found.append(recalls[0] - recalls[1])
-    return np.concatenate(found)
+        caught = [reader.caught(weights, owner, total * fpr) for reader in readers]
+        gains = caught[0].astype(np.int8) - caught[1]
+        sums += gains.sum(axis=0)
+        squares += np.count_nonzero(gains, axis=0)
+        drawn.append(gains.mean(axis=1))
+    means = np.concatenate(drawn)
+    # A threshold just below a group of ties jumps far once in many draws. The test need not allow for so rare
+    # a jump: the tails are clipped, and the variance is that of a normal clipped as far.
+    low, high = np.quantile(means, [0.025, 0.975])
+    variance = float(np.var(np.clip(means, low, high))) / _CLIPPED_NORMAL
+    # The chance of each positive's own place near a threshold is in the positives' parts already.
+    own = float(np.sum(squares / draws - np.square(sums / draws)))
+    return max(0.0, (variance * positives**2 - own) / (positives * (positives - 1)))
 
 
 def _highest_negatives(data: LabelledScores, count: float) -> NDArray[np.intp]:
@@ -349,17 +356,15 @@ def _highest_negatives(data: LabelledScores, count: float) -> NDArray[np.intp]:
     return np.asarray(where[scores >= np.partition(scores, place)[place]])
 
 
-class _RecallReader:
-    """Recall at a rate of one score, for many weightings of the negatives."""
+class _ThresholdReader:
+    """Which positives one score catches at a rate, for many weightings of the negatives."""
 
     def __init__(self, negative: NDArray[Any], positive: NDArray[Any]) -> None:
         self.order = np.argsort(negative)[::-1]
         # How many of the near negatives are at or above each positive.
-        self.standing = np.sort(
-            len(negative) - np.searchsorted(negative[self.order[::-1]], positive, side="left")
-        )
+        self.standing = len(negative) - np.searchsorted(negative[self.order[::-1]], positive, side="left")
 
-    def recall(self, weights: Floats, owner: NDArray[np.intp], allowed: Floats) -> Floats:
+    def caught(self, weights: Floats, owner: NDArray[np.intp], allowed: Floats) -> NDArray[np.bool_]:
         passed = np.cumsum(weights[:, owner[self.order]], axis=1)
         kept = np.sum(passed <= allowed[:, None], axis=1)  # negatives within the budget
-        return np.asarray(np.searchsorted(self.standing, kept, side="right") / len(self.standing))
+        return np.asarray(self.standing <= kept[:, None])

@@ -125,7 +125,7 @@ def evaluate(
         alerts, score >= 3.0989                      95
         precision of the alerts                  0.4737
         >>> round(result["roc_auc"].low, 3)
-        0.949
+        0.952
     """
     max_fpr, fpr = check_rate(max_fpr, "max_fpr"), check_rate(fpr, "fpr")
     data = scored(y_true, y_score, sample_weight)
