@@ -30,8 +30,8 @@ from ..common.json_values import plain
 from ..common.versions import versions_of
 from ..engines import LocalEngine
 from ..linear import LinearClassifier
-from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr
-from ..metrics.threshold import NoThresholdError
+from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr, time_blocks
+from ..metrics.threshold import NoThresholdError, design_effect
 from ..model.families import Candidate, Fitted, fit_candidates, packages_of
 from ..model.linear_family import LinearFeatures
 from ..model.model import Model
@@ -368,7 +368,7 @@ def conclude(
             held_out=held_out_sketch(held_out.y, held_out.log_odds),
             facts=facts,
         ),
-        leaderboard=leaderboard(found, task, baseline.number),
+        leaderboard=leaderboard(found, task, baseline.number, rows),
         search=search,
         held_out=held_out,
         losses=tuple(_tried_losses(found)),
@@ -429,11 +429,17 @@ def baseline_of(found: SearchResult, family: str) -> Trial:
     raise ValueError(f"the search holds no trial of {CROSS_ENTROPY} with defaults in {family}")
 
 
-def leaderboard(found: SearchResult, task: SearchTask, baseline: int) -> tuple[Trial, ...]:
+def leaderboard(
+    found: SearchResult, task: SearchTask, baseline: int, data: Data | None = None
+) -> tuple[Trial, ...]:
     """Sort the trials: complete ones with the best first, then pruned, then failed ones.
 
-    The best 20 and every loss with its defaults are compared with the baseline, a trial's number.
+    The best 20 and every loss with its defaults are compared with the baseline, a trial's number. The times
+    or groups of `data` tell which rows depend on each other. Default: none do.
     """
+    chosen = slice(None) if task.rows is None else task.rows
+    order = (None, None) if data is None else (data.times, data.groups)
+    times, groups = (None if one is None else one[chosen] for one in order)
     ordered = sorted(found.trials, key=_place)
     complete = [trial.number for trial in ordered if trial.state == "complete"]
     # Each comparison sorts all rows twice, so not every trial of a long search gets one.
@@ -444,7 +450,7 @@ def leaderboard(found: SearchResult, task: SearchTask, baseline: int) -> tuple[T
         compared = set()
     compared.discard(baseline)
     return tuple(
-        replace(trial, comparison=_against(found, task, trial.number, baseline))
+        replace(trial, comparison=_against(found, task, trial.number, baseline, times, groups))
         if trial.number in compared
         else trial
         for trial in ordered
@@ -459,7 +465,14 @@ def _place(trial: Trial) -> tuple[int, float, float, int]:
     return _ORDER[trial.state], -seen, -sum(trial.fold_values) / max(seen, 1), trial.number
 
 
-def _against(found: SearchResult, task: SearchTask, number: int, baseline: int) -> Comparison:
+def _against(
+    found: SearchResult,
+    task: SearchTask,
+    number: int,
+    baseline: int,
+    times: NDArray[Any] | None,
+    groups: NDArray[Any] | None,
+) -> Comparison:
     ours, theirs = found.out_of_fold(number), found.out_of_fold(baseline)
     rows = ~np.isnan(theirs)
     weights = None if task.weights is None else task.weights[rows]
@@ -473,6 +486,7 @@ def _against(found: SearchResult, task: SearchTask, number: int, baseline: int) 
         ours[rows],
         theirs[rows],
         sample_weight=weights,
+        groups=units_of(task.y[rows], *(None if one is None else one[rows] for one in (times, groups))),
         max_fpr=task.aim.max_fpr,
         kind="mcclish",
         seed=task.aim.seed,
@@ -521,37 +535,65 @@ def evaluate_held_out(
     """Score the held-out rows once with each model, and compare the models."""
     y = rows.test.y
     log_odds = winner.log_odds(rows.test.X)
-    evaluation = evaluate(y, log_odds, probability=expit(log_odds), fpr=fpr, max_fpr=max_fpr, seed=seed)
+    units = units_of(y, rows.test.times, rows.test.groups)
+    evaluation = evaluate(
+        y, log_odds, probability=expit(log_odds), fpr=fpr, max_fpr=max_fpr, groups=units, seed=seed
+    )
 
     def against(other: Fitted) -> Comparison | None:
         if other.candidate == winner.candidate:
             return None
         scores = other.log_odds(rows.test.X)
-        return compare("partial_auc", y, log_odds, scores, max_fpr=max_fpr, seed=seed)
+        return compare("partial_auc", y, log_odds, scores, max_fpr=max_fpr, groups=units, seed=seed)
 
     return HeldOutEvaluation(
         y=y,
         log_odds=log_odds,
         naive=winner.naive_probability(rows.test.X),
         evaluation=evaluation,
-        threshold=find_threshold(y, log_odds, fpr),
+        threshold=find_threshold(y, log_odds, fpr, units),
         against_baseline=against(baseline),
         against_twin=against(twin),
     )
 
 
-def find_threshold(y: NDArray[Any], log_odds: NDArray[np.float64], fpr: float) -> Threshold:
-    """Find the lowest threshold that keeps a false-positive rate on the rows, and bound its true rate."""
+def units_of(
+    y: NDArray[Any], times: NDArray[Any] | None, groups: NDArray[Any] | None
+) -> NDArray[np.intp] | None:
+    """Return which rows depend on each other: those of a group or of a stretch of time.
+
+    None without times or groups, and if one unit holds all rows of a class: that shows no variance.
+    """
+    if groups is None and times is None:
+        return None
+    units = time_blocks(times) if groups is None else groups
+    if min(len(np.unique(units[y == label])) for label in (0, 1)) < 2:
+        return None
+    return units
+
+
+def find_threshold(
+    y: NDArray[Any], log_odds: NDArray[np.float64], fpr: float, units: NDArray[np.intp] | None = None
+) -> Threshold:
+    """Find the lowest threshold that keeps a false-positive rate on the rows, and bound its true rate.
+
+    Args:
+        y: Labels 0 and 1.
+        log_odds: Scores of the rows.
+        fpr: The rate to keep.
+        units: Numbers of the groups of rows that depend on each other. Default: rows are independent.
+    """
     from scipy.stats import beta
 
     threshold = threshold_at_fpr(y, log_odds, fpr)
-    negatives = int(np.sum(y == 0))
-    false_alerts = int(np.sum((log_odds >= threshold) & (y == 0)))
+    is_alert = log_odds[y == 0] >= threshold
+    negatives, false_alerts = len(is_alert), int(np.count_nonzero(is_alert))
+    effect = 1.0 if units is None else design_effect(is_alert, units[y == 0], CONFIDENCE)
     # The threshold is chosen on these very rows, so its rate there is too low on average. Hence the bound,
     # and `safe`, which keeps the rate on new rows.
-    bound = float(beta.ppf(CONFIDENCE, false_alerts + 1, negatives - false_alerts))
+    bound = float(beta.ppf(CONFIDENCE, false_alerts / effect + 1, (negatives - false_alerts) / effect))
     try:
-        safe = threshold_at_fpr(y, log_odds, fpr, confidence=CONFIDENCE)
+        safe = threshold_at_fpr(y, log_odds, fpr, confidence=CONFIDENCE, groups=units)
     except NoThresholdError:
         safe, safe_recall = None, None
     else:

@@ -141,23 +141,30 @@ def resampled_groups(
     through = len(ascending) - np.searchsorted(ascending, caught[first], side="left")
     places, place_of = np.unique(np.concatenate([above, through]), return_inverse=True)
     place_of = place_of.reshape(2, -1)
-    sizes = [np.bincount(codes[kind], minlength=int(codes.max()) + 1) for kind in (data.labels, ~data.labels)]
+    count = int(codes.max()) + 1
+    sizes = [np.bincount(codes[kind], minlength=count) for kind in (data.labels, ~data.labels)]
     positive, negative = (float(one @ one) / float(one.sum()) for one in sizes)
-    batch = max(1, DRAWN_TOGETHER // (len(sizes[0]) + len(where)))
+    # All negatives of a group between two places are one number: a few groups cost little, however many rows.
+    passed, following = groups[~labels][: places[-1]], np.append(groups[~labels], 0)[places]
+    run = np.searchsorted(places, np.arange(places[-1]), side="right")
+    cells, rows = np.unique(run * count + passed, return_counts=True)
+    through_place = np.searchsorted(cells // count, np.arange(len(places)), side="right")
+    batch = max(1, DRAWN_TOGETHER // (count + len(cells) + len(places) + len(caught)))
     values = []
     for start in range(0, draws, batch):
         size = min(batch, draws - start)
-        weights = generator.standard_exponential((size, len(sizes[0])))
+        weights = generator.standard_exponential((size, count))
+        none = np.zeros((size, 1))
         lost, more = positive * generator.standard_gamma(prior, (2, size, 1))
-        extra = negative * generator.standard_exponential((size, 1))
-        total = (weights @ sizes[1])[:, None] + extra
-        piece = np.concatenate([weights[:, groups[~labels]], extra], axis=1)
-        ends = np.cumsum(piece, axis=1)[:, places]
-        rate = (ends - piece[:, places] * generator.random((size, len(places)))) * (data.negatives / total)
-        gain = np.add.reduceat(weights[:, groups[labels]], first, axis=1) if len(first) else ends[:, :0]
+        total = (weights @ sizes[1])[:, None] + negative * generator.standard_exponential((size, 1))
+        mass = np.cumsum(weights[:, cells % count] * rows, axis=1)
+        rate = np.concatenate([none, mass], axis=1)[:, through_place]
+        # A place may lie anywhere between two negatives, as in `_rates`.
+        rate += weights[:, following] * generator.random((size, len(places)))
+        rate *= data.negatives / total
+        gain = np.add.reduceat(weights[:, groups[labels]], first, axis=1) if len(first) else none[:, :0]
         gain = np.concatenate([more, gain], axis=1)
         gain *= data.positives / ((weights @ sizes[0])[:, None] + lost + more)
-        none = np.zeros((size, 1))
         curve = RocSteps(
             gain=gain,
             above=np.concatenate([none, rate[:, place_of[0]]], axis=1),

@@ -75,7 +75,10 @@ def _flipped(parts: Floats) -> tuple[Floats, Floats, float]:
         sizes = np.concatenate([np.abs(parts), np.full(REST, np.sqrt(small @ small / REST))])
     # The distribution of the sum on a grid, one flip after the other: exact for the rounded sizes, with full
     # relative precision far out in the tails, where a Fourier transform has none.
-    step = float(np.sum(sizes)) / GRID
+    step, least = float(np.sum(sizes)) / GRID, float(np.min(sizes[sizes > 0]))
+    if least > step:
+        # Whole multiples of the smallest part stay so, and with them the ties of sums.
+        step = least / math.ceil(least / step)
     steps = np.rint(sizes / step).astype(np.intp)
     observed = float(np.sign(parts) @ steps[: len(parts)]) * step + rest
     middle = int(np.sum(steps))

@@ -42,10 +42,12 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Rows of the coded matrix with their labels."""
+    """Rows of the coded matrix with their labels, and the times or groups that they have."""
 
     X: NDArray[Any]
     y: NDArray[np.int8]
+    times: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +146,9 @@ def read_data(
     if test is None:
         split = split_rows(y, test_size=test_size, seed=seed, times=times, groups=groups)
         X, held = _code_rows(schema, batches, split)
-        held_out_rows = LabelledRows(held, y[split.test])
+        held_out_rows = LabelledRows(
+            held, y[split.test], *(None if a is None else a[split.test] for a in (times, groups))
+        )
         y, numbers = y[split.train], split.train + 1
         times, groups = (None if a is None else a[split.train] for a in (times, groups))
     else:
@@ -202,17 +206,25 @@ def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], st
     """Read held-out rows from a source of their own; return warnings and its fingerprint, too."""
     batches, notes = _open(source)
 
+    # A file of held-out rows need not have the column of times or groups: no feature is made of it.
+    named = [name for name in (schema.time, schema.group) if name and name in batches.schema.names]
+
     def read(marks: DecimalMarks) -> tuple[LabelledRows, str]:
-        digest, coded, labels, rows = Fingerprint(batches.schema), [], [], 0
+        digest, coded, labels, kept, rows = Fingerprint(batches.schema), [], [], [], 0
         for batch in batches:
             coded.append(schema.matrix(batch, first_row=rows, marks=marks))
             marks.settle()
             labels.append(schema.labels(batch, first_row=rows))
             digest.update(batch)
+            kept.append(batch.select(named))
             rows += batch.num_rows
         if not rows:
             raise ValueError(f"{source} has column names but no rows")
-        return LabelledRows(np.concatenate(coded), np.concatenate(labels)), digest.hexdigest()
+        order = arrow().Table.from_batches(kept)
+        times = schema.times(order) if schema.time in named else None
+        groups = schema.groups(order) if schema.group in named else None
+        held_out = LabelledRows(np.concatenate(coded), np.concatenate(labels), times, groups)
+        return held_out, digest.hexdigest()
 
     held_out, fingerprint = read_with_marks(read)
     return held_out, notes, fingerprint
