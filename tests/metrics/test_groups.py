@@ -47,7 +47,8 @@ def test_groups_of_one_row_change_nothing(metric, params):
     assert groups.difference == pytest.approx(rows.difference)
     assert (groups.low, groups.high) == pytest.approx((rows.low, rows.high), abs=0.012)
     if metric in ("roc_auc", "partial_auc"):
-        assert groups.p_value == pytest.approx(rows.p_value)
+        # Sums in another order round to other places of the grid.
+        assert groups.p_value == pytest.approx(rows.p_value, abs=0.005)
 
 
 @pytest.mark.parametrize(("metric", "params"), METRICS[:4], ids=lambda x: x if isinstance(x, str) else "")

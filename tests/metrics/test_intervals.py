@@ -67,7 +67,8 @@ def test_coverage_is_near_nominal(metric, params, negatives, shift):
         found = interval(metric, y, s, draws=400, seed=seed, **params)
         covered += found.low <= truth <= found.high
         below += truth < found.low
-    assert 0.93 <= covered / 700 <= 0.97
+    # An AUC near 1 is covered more often, since the lower end allows for positives that the sample lacks.
+    assert 0.93 <= covered / 700 <= (0.99 if metric == "roc_auc" else 0.97)
     # Neither end alone does all the missing.
     assert below / 700 <= 0.045
 
@@ -91,15 +92,20 @@ def test_coverage_of_comparisons(metric, params, shift):
     assert 0.925 <= covered / 500 <= (0.985 if metric == "recall_at_fpr" else 0.975)
 
 
-def test_an_auc_near_one_is_not_covered_too_seldom():
-    """Plain DeLong covers 0.9933 in fewer than nine samples of ten; here more than promised is allowed."""
+@pytest.mark.parametrize(
+    ("positives", "shift", "width"), [(15, 3.0, 0.11), (30, 2.5, 0.08), (100, 3.5, 0.02)]
+)
+def test_an_auc_near_one_is_covered_by_short_intervals(positives, shift, width):
+    """Plain DeLong covers these in 80 to 90 % of samples."""
     generator = np.random.default_rng(9)
-    truth, covered = population("roc_auc", 3.5), 0
-    for _ in range(500):
-        y, s = sample(generator, negatives=1_000, shift=3.5)
+    truth, covered, widths = population("roc_auc", shift), 0, 0.0
+    for _ in range(400):
+        y, s = sample(generator, positives=positives, negatives=1_000, shift=shift)
         found = interval("roc_auc", y, s)
         covered += found.low <= truth <= found.high
-    assert covered / 500 >= 0.95
+        widths += found.high - found.low
+    assert covered / 400 >= 0.93
+    assert widths / 400 < width
 
 
 def test_no_difference_is_found_as_often_as_the_level_says():
