@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raresight.metrics import ranking, threshold
@@ -533,6 +533,65 @@ def test_no_weight_is_off_by_more_than_the_bound(seed):
         assert error <= parts[0].rank_error + 1e-9 * w.sum()
         if value >= (parts[0].lowest_known() or -np.inf):
             assert error <= 1e-9 * w.sum()
+
+
+def weighted_rows(rng):
+    """Rows with ties, infinite scores and weights of many sizes."""
+    rows = int(rng.choice([5, 40, 800]))
+    y, s = sample(rng.integers(1 << 30), rows, share=rng.choice([0.05, 0.5]), kind=rng.choice(KINDS))
+    w = {
+        "whole": lambda: rng.integers(1, 5, rows).astype(float),
+        "some zero": lambda: np.append([1.0, 1.0], rng.integers(0, 3, rows - 2)),
+        "any": lambda: rng.exponential(size=rows) + 1e-3,
+        "wide": lambda: 10.0 ** rng.uniform(-6, 6, rows),
+    }[rng.choice(["whole", "some zero", "any", "wide"])]()
+    return y, s, w
+
+
+def weighted_in_a_random_tree(y, s, w, rng, **settings):
+    """Parts added to any sketch, sketches merged in any order, some sent as bytes on the way."""
+    cuts = np.sort(rng.integers(0, len(y) + 1, size=rng.integers(1, 30)))
+    sketches = []
+    for rows in np.split(rng.permutation(len(y)), cuts):
+        if not sketches or rng.random() < 0.6:
+            sketches.append(RankSketch(**settings))
+        place = rng.integers(len(sketches))
+        sketches[place].add(y[rows], s[rows], w[rows])
+        if rng.random() < 0.2:
+            sketches[place] = RankSketch.from_bytes(sketches[place].to_bytes())
+    while len(sketches) > 1:
+        first, second = rng.choice(len(sketches), size=2, replace=False)
+        sketches[first].merge(sketches[second])
+        del sketches[second]
+    return sketches[0]
+
+
+@given(st.integers(0, 1 << 30), st.sampled_from([1, 3, 20, 1000]), st.sampled_from([2, 3, 8, 33]))
+@settings(max_examples=100, deadline=None)
+def test_weighted_rows_in_any_order(seed, capacity, resolution):
+    """Exact up to the exact rate, within the stated bounds beyond; the exact rate is that of any order."""
+    rng = np.random.default_rng(seed)
+    y, s, w = weighted_rows(rng)
+    found = [
+        weighted_in_a_random_tree(y, s, w, rng, capacity=capacity, resolution=resolution) for _ in range(3)
+    ]
+    exact = [sketch.exact_fpr for sketch in found]
+    assert exact == pytest.approx([exact[0]] * 3, rel=1e-9)
+    for sketch in found:
+        assert (sketch.positives, sketch.negatives) == pytest.approx((w[y].sum(), w[~y].sum()))
+        e0, e1 = sketch.fpr_error, sketch.recall_error
+        assert abs(sketch.roc_auc() - ranking.roc_auc(y, s, sample_weight=w)) <= e0 + e1 + 1e-9
+        for f in (*(min(exact) * (1 - rng.random(3))), 0.05, 0.3, 0.9, 1.0):
+            if 0 < f <= min(exact):
+                for name in ("recall_at_fpr", "partial_auc"):
+                    direct = getattr(ranking, name)(y, s, f, sample_weight=w)
+                    assert getattr(sketch, name)(f) == pytest.approx(direct, abs=1e-9)
+            elif f > 0:
+                area = ranking.partial_auc(y, s, f, kind="area", sample_weight=w)
+                assert abs(sketch.partial_auc(f, kind="area") - area) <= e0 + f * e1 + 1e-9
+                low = ranking.recall_at_fpr(y, s, f - e0, sample_weight=w) if f > e0 else 0.0
+                high = ranking.recall_at_fpr(y, s, min(f + e0 + 1e-12, 1.0), sample_weight=w)
+                assert low - e1 - 1e-9 <= sketch.recall_at_fpr(f) <= high + e1 + 1e-9
 
 
 def test_rows_with_and_without_weights_merge_and_survive_a_file():

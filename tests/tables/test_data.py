@@ -44,6 +44,11 @@ def test_data_is_what_the_whole_table_gives(tmp_path, suffix, options):
     np.testing.assert_array_equal(data.y, y[split.train])
     np.testing.assert_array_equal(data.test.X, schema.matrix(table)[split.test])
     np.testing.assert_array_equal(data.test.y, y[split.test])
+    for held_out, values in ((data.test.times, times), (data.test.groups, groups)):
+        if values is None:
+            assert held_out is None
+        else:
+            np.testing.assert_array_equal(held_out, values[split.test])
     assert data.fingerprint == fingerprint(table)
     assert data.profile.rows == len(split.train)
     assert data.search.weights is None
@@ -68,6 +73,19 @@ def test_held_out_rows_may_come_from_a_source_of_their_own(tmp_path):
     np.testing.assert_array_equal(data.numbers, np.arange(1, N + 1))
     np.testing.assert_array_equal(data.test.X, data.X[1000:1500])
     np.testing.assert_array_equal(data.test.y, data.y[1000:1500])
+
+
+@pytest.mark.parametrize("name", ["time", "group"])
+def test_held_out_rows_have_times_or_groups_where_their_source_has_them(tmp_path, name):
+    column = {"time": "when", "group": "who"}[name]
+    other = TABLE.slice(1000, 500)
+    data = read_data(TABLE, write(other, tmp_path / "other.csv"), **OPTIONS, **{name: column})
+    found, there = getattr(data.test, f"{name}s"), np.asarray(other[column])
+    # The same rows share a value, whatever stands for it.
+    assert len({*zip(found.tolist(), there.tolist())}) == len(np.unique(found)) == len(np.unique(there))
+    if name == "group":  # a time is a feature, too
+        without = write(other.drop_columns([column]), tmp_path / "without.csv")
+        assert read_data(TABLE, without, **OPTIONS, group=column).test.groups is None
 
 
 def test_a_value_that_fails_is_named_with_its_row_in_the_source(tmp_path):

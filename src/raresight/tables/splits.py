@@ -206,7 +206,7 @@ def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], st
     """Read held-out rows from a source of their own; return warnings and its fingerprint, too."""
     batches, notes = _open(source)
 
-    # A file of held-out rows need not have the column of times or groups: no feature is made of it.
+    # A file of held-out rows need not have the group column: no feature is made of it.
     named = [name for name in (schema.time, schema.group) if name and name in batches.schema.names]
 
     def read(marks: DecimalMarks) -> tuple[LabelledRows, str]:
