@@ -85,6 +85,18 @@ def test_intervals_by_groups_keep_their_promise(metric):
     assert 0.01 <= rejected[1] / 250 < 0.085
 
 
+@pytest.mark.usefixtures("both_ways")
+def test_no_positive_among_the_highest_rows():
+    y = np.repeat([0, 1], [2_000, 60])
+    s = np.where(y == 1, -1.0, np.random.default_rng(0).random(len(y)))
+    groups = np.arange(len(y)) // 2
+    found = interval("recall_at_fpr", y, s, fpr=0.01, groups=groups)
+    assert found.low == found.estimate == 0
+    assert 0 < found.high < 0.2
+    other = np.random.default_rng(1).random(len(y)) - 2 * y
+    assert compare("recall_at_fpr", y, s, other, fpr=0.01, groups=groups).p_value == 1
+
+
 def test_evaluate_by_groups():
     y, (a, _), group = customers(np.random.default_rng(4), 60, 3_000)
     rows, groups = (evaluate(y, a, probability=logistic(a), groups=g) for g in (None, group))

@@ -135,18 +135,25 @@ def resampled_groups(
     where = where[np.argsort(data.scores[where])[::-1]]
     labels, scores, groups = data.labels[where], data.scores[where], codes[where]
     caught = scores[labels]
-    first = np.flatnonzero(np.concatenate([[True], caught[1:] != caught[:-1]]))
+    first = np.flatnonzero(np.append(True, caught[1:] != caught[:-1])[: len(caught)])
     ascending = scores[~labels][::-1]
     above = len(ascending) - np.searchsorted(ascending, caught[first], side="right")
     through = len(ascending) - np.searchsorted(ascending, caught[first], side="left")
     places, place_of = np.unique(np.concatenate([above, through]), return_inverse=True)
     place_of = place_of.reshape(2, -1)
-    count = int(codes.max()) + 1
-    sizes = [np.bincount(codes[kind], minlength=count) for kind in (data.labels, ~data.labels)]
-    positive, negative = (float(one @ one) / float(one.sum()) for one in sizes)
+    # Groups without a row among these only matter by their totals.
+    near, groups = np.unique(groups, return_inverse=True)
+    count = len(near)
+    every = int(codes.max()) + 1
+    sizes = [
+        np.bincount(codes[one], minlength=every).astype(np.float64) for one in (data.labels, ~data.labels)
+    ]
+    positive, negative = (mean_size(one) for one in sizes)
+    others = [np.delete(one, near) for one in sizes]
     # All negatives of a group between two places are one number: a few groups cost little, however many rows.
-    passed, following = groups[~labels][: places[-1]], np.append(groups[~labels], 0)[places]
-    run = np.searchsorted(places, np.arange(places[-1]), side="right")
+    last = int(places.max(initial=0))
+    passed, following = groups[~labels][:last], np.append(groups[~labels], 0)[places]
+    run = np.searchsorted(places, np.arange(last), side="right")
     cells, rows = np.unique(run * count + passed, return_counts=True)
     through_place = np.searchsorted(cells // count, np.arange(len(places)), side="right")
     batch = max(1, DRAWN_TOGETHER // (count + len(cells) + len(places) + len(caught)))
@@ -156,15 +163,17 @@ def resampled_groups(
         weights = generator.standard_exponential((size, count))
         none = np.zeros((size, 1))
         lost, more = positive * generator.standard_gamma(prior, (2, size, 1))
-        total = (weights @ sizes[1])[:, None] + negative * generator.standard_exponential((size, 1))
+        extra = negative * generator.standard_exponential(size)
+        total = weights @ sizes[1][near] + extra + sum_of_weights(others[1], size, generator)
         mass = np.cumsum(weights[:, cells % count] * rows, axis=1)
         rate = np.concatenate([none, mass], axis=1)[:, through_place]
         # A place may lie anywhere between two negatives, as in `_rates`.
         rate += weights[:, following] * generator.random((size, len(places)))
-        rate *= data.negatives / total
+        rate *= (data.negatives / total)[:, None]
         gain = np.add.reduceat(weights[:, groups[labels]], first, axis=1) if len(first) else none[:, :0]
         gain = np.concatenate([more, gain], axis=1)
-        gain *= data.positives / ((weights @ sizes[0])[:, None] + lost + more)
+        total = weights @ sizes[0][near] + sum_of_weights(others[0], size, generator)
+        gain *= data.positives / (total[:, None] + lost + more)
         curve = RocSteps(
             gain=gain,
             above=np.concatenate([none, rate[:, place_of[0]]], axis=1),
@@ -174,6 +183,19 @@ def resampled_groups(
         )
         values.append(metric(curve))
     return np.concatenate(values)
+
+
+def mean_size(sizes: Floats) -> float:
+    """Return the size of the group of a random row; 1 for groups of one row."""
+    return float(sizes @ sizes) / float(np.sum(sizes))
+
+
+def sum_of_weights(sizes: Floats, draws: int, generator: np.random.Generator) -> Floats:
+    """Draw sums of exponential weights times sizes, by gamma variables of their mean and variance."""
+    if not np.any(sizes):
+        return np.zeros(draws)
+    scale = mean_size(sizes)
+    return scale * generator.standard_gamma(float(np.sum(sizes)) / scale, draws)
 
 
 def widened(values: Floats, centre: float, units: float, level: float) -> Floats:

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from raresight.common.checks import check_rate
 from raresight.metrics._bootstrap import (
     DRAWN_TOGETHER,
+    mean_size,
     need_weights,
     reach,
     row_bootstrap,
     student_quantile,
+    sum_of_weights,
     widened,
 )
 from raresight.metrics._groups import Codes, group_codes
@@ -311,27 +313,26 @@ def _threshold_noise(
 
     Negatives far below both thresholds share one draw, because only their total matters.
     """
-    negatives = a.negatives
+    negatives = int(a.negatives)
     wanted = reach(fpr, negatives) * negatives
     near = np.union1d(_highest_negatives(a, wanted), _highest_negatives(b, wanted))
     if codes is None:
-        owner, size_of, rest, scale = np.arange(len(near)), np.ones(len(near)), negatives - len(near), 1.0
+        owner, sizes, others = np.arange(len(near)), np.ones(len(near)), np.ones(negatives - len(near))
     else:
-        sizes = np.bincount(codes[~a.labels])
+        every = np.bincount(codes[~a.labels]).astype(np.float64)
         units, owner = np.unique(codes[near], return_inverse=True)
-        size_of, others = sizes[units].astype(np.float64), np.delete(sizes, units).astype(np.float64)
-        # A sum of exponentials of unequal sizes, by a gamma variable of its mean and variance.
-        scale = float(others @ others) / max(1.0, float(others.sum()))
-        rest = float(others.sum()) / scale if scale else 0.0
+        sizes, others = every[units], np.delete(every, units)
+    # n negatives leave n + 1 pieces; the last piece is beyond all of them.
+    last = mean_size(np.concatenate([sizes, others]))
     readers = [_ThresholdReader(one.scores[near], one.scores[a.labels]) for one in (a, b)]
     positives = len(readers[0].standing)
     batch = max(1, DRAWN_TOGETHER // (len(near) + positives + 1))
     sums, squares, drawn = np.zeros(positives), np.zeros(positives), []
     for start in range(0, draws, batch):
         size = min(batch, draws - start)
-        weights = generator.standard_exponential((size, len(size_of)))
-        # n negatives leave n + 1 pieces; the last piece belongs to the negatives far below.
-        total = weights @ size_of + (scale or 1.0) * generator.standard_gamma(rest + 1.0, size)
+        weights = generator.standard_exponential((size, len(sizes)))
+        total = weights @ sizes + sum_of_weights(others, size, generator)
+        total += last * generator.standard_exponential(size)
         caught = [reader.caught(weights, owner, total * fpr) for reader in readers]
         gains = caught[0].astype(np.int8) - caught[1]
         sums += gains.sum(axis=0)
