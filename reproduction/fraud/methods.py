@@ -262,8 +262,7 @@ def paired_differences(y: NDArray[Any], found: Scores, reference: Scores) -> Ite
     for metric, params in METRICS.items():
         kind = "probability" if metric == "brier_score" else "score"
         pair = compare(metric, y, getattr(found, kind), getattr(reference, kind), level=LEVEL, **params)
-        deviation = (pair.high - pair.low) / (2 * quantile())
-        yield {"metric": metric, "difference": pair.difference, "variance": deviation**2}
+        yield {"metric": metric, "difference": pair.difference, "variance": pair.standard_error**2}
 
 
 def summarise(each: Sequence[Record], pairs: Sequence[Record]) -> list[Record]:

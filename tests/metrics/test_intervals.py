@@ -190,6 +190,7 @@ def test_every_metric_has_an_interval(metric, params, weighted):
     assert against.a == pytest.approx(found.estimate)
     assert against.difference == pytest.approx(against.a - against.b)
     assert against.low <= against.difference <= against.high
+    assert 0 < 2 * against.standard_error < 2 * (against.high - against.low)
     assert 0 < against.p_value <= 1
     turned = compare(metric, y, other, p, sample_weight=w, draws=200, **params)
     assert turned.difference == pytest.approx(-against.difference)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,7 @@ class Comparison:
         p_value: Two-sided, for the hypothesis of no difference.
         level: The nominal coverage of the interval.
         method: "delong", "bootstrap" or "normal".
+        standard_error: Of the difference; the interval need not be symmetric.
     """
 
     metric: str
@@ -73,6 +75,7 @@ class Comparison:
     p_value: float
     level: float
     method: str
+    standard_error: float = math.nan
 
     def __str__(self) -> str:
         return (
@@ -199,7 +202,8 @@ def _of_parts(
         ends[1] = max(ends[1], skewed[1])
     low, high = np.clip(ends, -limit, limit)
     a, b = values
-    return Comparison(name, a, b, difference, float(low), float(high), p_value, level, method)
+    error = math.sqrt(parts.variance)
+    return Comparison(name, a, b, difference, float(low), float(high), p_value, level, method, error)
 
 
 def skewed_interval(estimate: float, parts: Parts, quantile: float) -> tuple[float, float]:
@@ -227,9 +231,8 @@ def _from_draws(name: str, a: float, b: float, differences: Floats, level: float
     # number of draws cannot show a probability of zero.
     least = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     p_value = min(1.0, 2 * (least + 1) / (len(differences) + 1))
-    return Comparison(
-        name, a, b, a - b, min(float(low), a - b), max(float(high), a - b), p_value, level, "bootstrap"
-    )
+    low, high = min(float(low), a - b), max(float(high), a - b)
+    return Comparison(name, a, b, a - b, low, high, p_value, level, "bootstrap", float(np.std(differences)))
 
 
 def _of_means(
@@ -259,7 +262,8 @@ def _of_means(
         p_value = float(2 * stdtr(freedom, -abs(difference) / deviation))
     else:
         p_value = float(difference == 0)
-    return Comparison(name, a, b, difference, difference - half, difference + half, p_value, level, "normal")
+    low, high = difference - half, difference + half
+    return Comparison(name, a, b, difference, low, high, p_value, level, "normal", float(deviation))
 
 
 # ---- the recalls of two scores at a rate -------------------------------------------------
