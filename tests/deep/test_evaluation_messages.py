@@ -45,10 +45,10 @@ def test_as_many_labels_as_rows():
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        (np.full(300, -1.0), "sample_weight must not be negative"),
-        (np.full(300, np.nan), "Input sample_weight contains NaN"),
-        (np.ones(5), "sample_weight.shape == (5,), expected (300,)"),
-        (np.zeros(300), "Sample weights must contain at least one non-zero number"),
+        (np.full(300, -1.0), "sample_weight must be finite and not negative, but row 0 holds -1"),
+        (np.full(300, np.nan), "sample_weight must be finite and not negative, but row 0 holds nan"),
+        (np.ones(5), "X has 300 rows, but sample_weight has 5"),
+        (np.zeros(300), "sample_weight must hold at least one number above 0"),
     ],
 )
 def test_weights(weights, said):

@@ -178,7 +178,7 @@ def _torn(folder: Path, *, whole: bool) -> str:
                 return "report.html is torn"
             if path.name == "evaluation.json":
                 json.loads(path.read_text())
-            if path.name == "leaderboard.csv" and len(list(csv.reader(path.open()))) < 2:
+            if path.name == "leaderboard.csv" and len(list(csv.reader(path.read_text().splitlines()))) < 2:
                 return "leaderboard.csv is torn"
             if path.name == "s.parquet":
                 pq.read_table(path)

@@ -75,6 +75,8 @@ def read_weights(sample_weight: Any, table: Any) -> Array | None:
     if isinstance(sample_weight, Number):
         sample_weight = np.full(table.shape[0], sample_weight)
     weights = check_weights(sample_weight, table.shape[0], of="X")
+    if weights is not None and not weights.any():
+        raise ValueError("sample_weight must hold at least one number above 0")
     return None if weights is None else weights.astype(np.float64, copy=False)
 
 
