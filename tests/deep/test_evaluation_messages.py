@@ -48,7 +48,7 @@ def test_as_many_labels_as_rows():
         (np.full(300, -1.0), "sample_weight must be finite and not negative, but row 0 holds -1"),
         (np.full(300, np.nan), "sample_weight must be finite and not negative, but row 0 holds nan"),
         (np.ones(5), "X has 300 rows, but sample_weight has 5"),
-        (np.zeros(300), "sample_weight must hold at least one number above 0"),
+        (np.zeros(300), "sample_weight must not be all zero"),
     ],
 )
 def test_weights(weights, said):

@@ -76,7 +76,7 @@ def read_weights(sample_weight: Any, table: Any) -> Array | None:
         sample_weight = np.full(table.shape[0], sample_weight)
     weights = check_weights(sample_weight, table.shape[0], of="X")
     if weights is not None and not weights.any():
-        raise ValueError("sample_weight must hold at least one number above 0")
+        raise ValueError("sample_weight must not be all zero")
     return None if weights is None else weights.astype(np.float64, copy=False)
 
 
