@@ -146,3 +146,15 @@ def test_differences_stay_possible():
     assert found.difference == 0.5
     assert -1 <= found.low <= 0 < found.high <= 1
     assert compare("partial_auc", y, y.astype(float), -y.astype(float), max_fpr=0.1, kind="area").high <= 0.1
+
+
+def test_scores_that_agree_on_few_positives_may_differ():
+    """No positive is above the rate by either score: that is no proof that none ever is."""
+    generator = np.random.default_rng(3)
+    y = np.repeat([1, 0], [20, 2_000])
+    a, b = (generator.random(len(y)) - y for _ in "ab")
+    found = compare("partial_auc", y, a, b, max_fpr=0.01, kind="mean")
+    assert (found.difference, found.p_value) == (0, 1)
+    assert found.high == -found.low == pytest.approx(1 - 0.05 ** (1 / 20))
+    more = np.concatenate([np.arange(20)] * 10 + [np.arange(20, len(y))])
+    assert compare("partial_auc", y[more], a[more], b[more], max_fpr=0.01, kind="mean").high < 0.02

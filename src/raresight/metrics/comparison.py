@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -184,7 +184,13 @@ def _of_areas(
         parts = parts._replace(rest=(max_fpr / (fewest + 1)) ** 2)
     a, b = (float(standardised(np.mean(one), max_fpr, kind)) for one in placements)
     limit = float(standardised(max_fpr, max_fpr, kind) - standardised(0.0, max_fpr, kind))
-    return _of_parts(name, (a, b), parts.scaled(limit / max_fpr), limit, level, "delong")
+    found = _of_parts(name, (a, b), parts.scaled(limit / max_fpr), limit, level, "delong")
+    if np.any(parts.own) or np.array_equal(rows[0].scores, rows[1].scores):
+        return found
+    # No positive differs, as where both scores put all of them beyond `max_fpr`. The share of positives that
+    # may differ all the same is that of Clopper and Pearson (1934) for none of so many.
+    unseen = limit * (1 - (1 - level) ** (1 / parts.units))
+    return replace(found, low=min(found.low, -unseen), high=max(found.high, unseen))
 
 
 def _of_parts(
