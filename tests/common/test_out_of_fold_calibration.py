@@ -90,7 +90,7 @@ def test_a_saturating_truth_needs_more_than_the_link():
 
 @pytest.mark.parametrize("kind", FOLDED)
 def test_copies_of_a_row_share_a_fold(kind):
-    """A booster knows a copy of a training row by heart: out of fold it would look sure and right."""
+    """A booster has memorised a copy of a training row: out of fold it would look sure and right."""
     X, y = table(1000)
     once = made(kind, "slope").fit(X, y).calibrator_.slope
     for rows in (np.repeat(X, 4, axis=0), sparse.csr_array(np.repeat(X, 4, axis=0))):

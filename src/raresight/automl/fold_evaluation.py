@@ -96,7 +96,7 @@ class FoldEvaluator:
                 for number, candidate in zip(step.numbers, step.candidates)
             )
             return [result for one in alone for result in self(arrays, one)]
-        # Time of a shared fit cannot be told apart: each candidate bears an equal part.
+        # The time of a shared fit has no parts: each candidate gets an equal share.
         shared = (time.perf_counter() - start) / len(step.candidates)
         uncaught = tuple(str(warning.message) for warning in caught)
         test = arrays[f"test-{step.fold}"]

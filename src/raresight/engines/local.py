@@ -205,7 +205,7 @@ class LocalEngine:
             return self._pool.submit(_in_worker, self._modules, work, shared, task)
 
     def _is_served(self) -> bool:
-        """Return whether the pool's own thread lives: it dies where it can start none, and nobody is told."""
+        """Return whether the pool's own thread lives: it ends without a report where it can start none."""
         thread = getattr(self._pool, "_executor_manager_thread", None)
         return thread is None or thread.is_alive()
 
