@@ -12,16 +12,18 @@ zero, or the second is the first with noise. In the worlds of groups rows share 
 positives and three negatives, or of three negatives, whose own effect is half of the variance; and a slow
 drift, where rows close in time are alike.
 
-With 2,000 repetitions a share of 0.95 has a standard error of 0.005.
+With 4,000 repetitions a share of 0.95 has a standard error of 0.0034. All tables take about five hours of one
+core.
 
-    OMP_NUM_THREADS=1 python benchmarks/bench_coverage.py [--repetitions 2000] [--table ...] [--folder ...]
+    OMP_NUM_THREADS=1 python benchmarks/bench_coverage.py [--repetitions 4000] [--jobs 2] [--table ...]
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
+from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
@@ -152,60 +154,64 @@ class Count:
         }
 
 
-def one_score(repetitions: int) -> Iterator[Row]:
+ONE_SCORE = [(world, positives) for world in WORLDS for positives in POSITIVES]
+
+
+def one_score(repetitions: int, world: str, positives: int) -> Iterator[Row]:
     """Intervals of the metrics of one score."""
-    for world, draw in WORLDS.items():
-        for positives in POSITIVES:
-            generator, y = np.random.default_rng(positives), labels(positives, NEGATIVES)
-            counts = [Count() for _ in METRICS]
-            for seed in range(repetitions):
-                scores = draw(generator, positives, NEGATIVES)[0]
-                for count, (metric, params, _) in zip(counts, METRICS, strict=True):
-                    count.add(interval(metric, y, scores, draws=DRAWS, seed=seed, **named(metric, params)))
-            for count, (metric, _, rate) in zip(counts, METRICS, strict=True):
-                name = {"world": world, "metric": metric, "rate": rate, "positives": positives}
-                yield name | {"negatives": NEGATIVES} | count.summary(population(world, metric, rate))
+    generator, y = np.random.default_rng(positives), labels(positives, NEGATIVES)
+    counts = [Count() for _ in METRICS]
+    for seed in range(repetitions):
+        scores = WORLDS[world](generator, positives, NEGATIVES)[0]
+        for count, (metric, params, _) in zip(counts, METRICS, strict=True):
+            count.add(interval(metric, y, scores, draws=DRAWS, seed=seed, **named(metric, params)))
+    for count, (metric, _, rate) in zip(counts, METRICS, strict=True):
+        name = {"world": world, "metric": metric, "rate": rate, "positives": positives}
+        yield name | {"negatives": NEGATIVES} | count.summary(population(world, metric, rate))
 
 
-def two_scores(repetitions: int) -> Iterator[Row]:
+TWO_SCORES = [
+    *((world, 0.0, NEGATIVES, positives) for positives in POSITIVES for world in PAIRED),
+    *((world, 0.0, 20_000, positives) for positives in (30, 100) for world in PAIRED),
+    *((world, 0.7, NEGATIVES, positives) for positives in POSITIVES for world in PAIRED[:4]),
+]
+
+
+def two_scores(repetitions: int, world: str, noise: float, negatives: int, positives: int) -> Iterator[Row]:
     """Differences of two scores: `rejected` and, where ten positives differ, `rejected_ten` at 5 %."""
-    cases = [(world, 0.0, NEGATIVES, positives) for positives in POSITIVES for world in PAIRED]
-    cases += [(world, 0.0, 20_000, positives) for positives in (30, 100) for world in PAIRED]
-    cases += [(world, 0.7, NEGATIVES, positives) for positives in POSITIVES for world in PAIRED[:4]]
-    for world, noise, negatives, positives in cases:
-        generator, y = np.random.default_rng(positives), labels(positives, negatives)
-        counts = [Count() for _ in METRICS]
-        differ: list[list[int]] = [[] for _ in METRICS]
-        for seed in range(repetitions):
-            if noise:
-                a = WORLDS[world](generator, positives, negatives)[0]
-                b = a + noise * generator.standard_normal(len(a))
-            else:
-                a, b = WORLDS[world](generator, positives, negatives, 2)
-            places = [rates(scores, positives) for scores in (a, b)]
-            for count, number, (metric, params, rate) in zip(counts, differ, METRICS, strict=True):
-                count.add(compare(metric, y, a, b, draws=DRAWS, seed=seed, **named(metric, params)))
-                # Placements, or whether the positive is caught, cut at the rate.
-                cut = [one <= rate if metric == "recall_at_fpr" else np.minimum(one, rate) for one in places]
-                number.append(int(np.count_nonzero(cut[0] != cut[1])))
-        for count, number, (metric, _, rate) in zip(counts, differ, METRICS, strict=True):
-            truth = 0.0
-            if noise:
-                truth = population(world, metric, rate) - population(world, metric, rate, noise)
-            low, high = np.array(count.ends).T
-            rejected, ten = (low > 0) | (high < 0), np.array(number) >= 10
-            yield {
-                "world": world,
-                "second": "noisy" if noise else "equally good",
-                "metric": metric,
-                "rate": rate,
-                "positives": positives,
-                "negatives": negatives,
-                "differ": round(float(np.mean(number)), 1),
-                "rejected": round(float(np.mean(rejected)), 4),
-                "ten_differ": round(float(np.mean(ten)), 4),
-                "rejected_ten": round(float(np.mean(rejected[ten])), 4) if ten.any() else "",
-            } | count.summary(truth)
+    generator, y = np.random.default_rng(positives), labels(positives, negatives)
+    counts = [Count() for _ in METRICS]
+    differ: list[list[int]] = [[] for _ in METRICS]
+    for seed in range(repetitions):
+        if noise:
+            a = WORLDS[world](generator, positives, negatives)[0]
+            b = a + noise * generator.standard_normal(len(a))
+        else:
+            a, b = WORLDS[world](generator, positives, negatives, 2)
+        places = [rates(scores, positives) for scores in (a, b)]
+        for count, number, (metric, params, rate) in zip(counts, differ, METRICS, strict=True):
+            count.add(compare(metric, y, a, b, draws=DRAWS, seed=seed, **named(metric, params)))
+            # Placements, or whether the positive is caught, cut at the rate.
+            cut = [one <= rate if metric == "recall_at_fpr" else np.minimum(one, rate) for one in places]
+            number.append(int(np.count_nonzero(cut[0] != cut[1])))
+    for count, number, (metric, _, rate) in zip(counts, differ, METRICS, strict=True):
+        truth = 0.0
+        if noise:
+            truth = population(world, metric, rate) - population(world, metric, rate, noise)
+        low, high = np.array(count.ends).T
+        rejected, ten = (low > 0) | (high < 0), np.array(number) >= 10
+        yield {
+            "world": world,
+            "second": "noisy" if noise else "equally good",
+            "metric": metric,
+            "rate": rate,
+            "positives": positives,
+            "negatives": negatives,
+            "differ": round(float(np.mean(number)), 1),
+            "rejected": round(float(np.mean(rejected)), 4),
+            "ten_differ": round(float(np.mean(ten)), 4),
+            "rejected_ten": round(float(np.mean(rejected[ten])), 4) if ten.any() else "",
+        } | count.summary(truth)
 
 
 def rates(scores: Floats, positives: int) -> Floats:
@@ -243,96 +249,109 @@ def drifting(
     return found, time_blocks(when)
 
 
-def groups(repetitions: int) -> Iterator[Row]:
+DEPENDENT = {"customers": customers, "drift": drifting}
+GROUPS = [(world, positives) for world in DEPENDENT for positives in POSITIVES]
+
+
+def groups(repetitions: int, world: str, positives: int) -> Iterator[Row]:
     """Intervals and differences of dependent rows, by rows and by groups."""
-    for world, draw in {"customers": customers, "drift": drifting}.items():
-        for positives in POSITIVES:
-            generator, y = np.random.default_rng(positives), labels(positives, NEGATIVES)
-            counts = {(k, by, what): Count() for k in range(len(METRICS)) for by in (0, 1) for what in (0, 1)}
-            for seed in range(repetitions):
-                (a, b), group = draw(generator, positives, NEGATIVES, 2)
-                for k, (metric, params, _) in enumerate(METRICS):
-                    for by in (0, 1):
-                        given = named(metric, params) | {"draws": DRAWS, "seed": seed}
-                        given["groups"] = group if by else None
-                        counts[k, by, 0].add(interval(metric, y, a, **given))
-                        counts[k, by, 1].add(compare(metric, y, a, b, **given))
-            for (k, by, what), count in counts.items():
-                metric, _, rate = METRICS[k]
-                truth = 0.0 if what else population("normal", metric, rate)
-                yield {
-                    "world": world,
-                    "units": "groups" if by else "rows",
-                    "what": "difference" if what else "metric",
-                    "metric": metric,
-                    "rate": rate,
-                    "positives": positives,
-                    "negatives": NEGATIVES,
-                } | count.summary(truth)
+    generator, y = np.random.default_rng(positives), labels(positives, NEGATIVES)
+    counts = {(k, by, what): Count() for k in range(len(METRICS)) for by in (0, 1) for what in (0, 1)}
+    for seed in range(repetitions):
+        (a, b), group = DEPENDENT[world](generator, positives, NEGATIVES, 2)
+        for k, (metric, params, _) in enumerate(METRICS):
+            for by in (0, 1):
+                given = named(metric, params) | {"draws": DRAWS, "seed": seed}
+                given["groups"] = group if by else None
+                counts[k, by, 0].add(interval(metric, y, a, **given))
+                counts[k, by, 1].add(compare(metric, y, a, b, **given))
+    for (k, by, what), count in counts.items():
+        metric, _, rate = METRICS[k]
+        truth = 0.0 if what else population("normal", metric, rate)
+        yield {
+            "world": world,
+            "units": "groups" if by else "rows",
+            "what": "difference" if what else "metric",
+            "metric": metric,
+            "rate": rate,
+            "positives": positives,
+            "negatives": NEGATIVES,
+        } | count.summary(truth)
 
 
-def thresholds(repetitions: int) -> Iterator[Row]:
+THRESHOLDS = [
+    (fpr, size, share, hot)
+    for fpr in (0.01, 0.001)
+    for size, share, hot in [
+        *((size, share, 0.0) for size in (1, 3, 10, 30, 100) for share in (0.1, 0.5)),
+        *((size, 0.0, 0.02) for size in (3, 10, 30)),
+    ]
+]
+
+
+def thresholds(repetitions: int, fpr: float, size: int, share: float, hot: float) -> Iterator[Row]:
     """How often a threshold with 95 % confidence keeps its rate: customers of some size, hot ones, drift."""
-    cases = [(size, share, 0.0) for size in (1, 3, 10, 30, 100) for share in (0.1, 0.5)]
-    cases += [(size, 0.0, 0.02) for size in (3, 10, 30)]
-    for fpr in (0.01, 0.001):
-        for size, share, hot in cases:
-            rows = 9_000
-            group = np.arange(rows) // size
-            generator = np.random.default_rng(size)
-            kept: dict[str, list[float]] = {"rows": [], "groups": []}
-            alerts: dict[str, list[float]] = {"rows": [], "groups": []}
-            for _ in range(repetitions):
-                effect = generator.standard_normal(group.max() + 1)[group]
-                lifted = 2.0 * (generator.random(group.max() + 1) < hot)[group]
-                scores = (
-                    np.sqrt(share) * effect + np.sqrt(1 - share) * generator.standard_normal(rows) + lifted
-                )
-                for units, given in (("rows", None), ("groups", group)):
-                    try:
-                        found = threshold_at_fpr(np.zeros(rows), scores, fpr, confidence=0.95, groups=given)
-                    except ValueError:
-                        continue
-                    true = (1 - hot) * norm.sf(found) + hot * norm.sf(found - 2)
-                    kept[units].append(true <= fpr)
-                    alerts[units].append(true)
-            for units in kept:
-                yield {
-                    "group_size": size,
-                    "shared_variance": share,
-                    "hot_groups": hot,
-                    "fpr": fpr,
-                    "negatives": rows,
-                    "units": units,
-                    "kept": round(float(np.mean(kept[units])), 4) if kept[units] else "",
-                    "mean_fpr": float(f"{np.mean(alerts[units]):.3g}") if kept[units] else "",
-                    "no_threshold": round(1 - len(kept[units]) / repetitions, 4),
-                    "repetitions": repetitions,
-                }
+    rows = 9_000
+    group = np.arange(rows) // size
+    generator = np.random.default_rng(size)
+    kept: dict[str, list[float]] = {"rows": [], "groups": []}
+    alerts: dict[str, list[float]] = {"rows": [], "groups": []}
+    for _ in range(repetitions):
+        effect = generator.standard_normal(group.max() + 1)[group]
+        lifted = 2.0 * (generator.random(group.max() + 1) < hot)[group]
+        scores = np.sqrt(share) * effect + np.sqrt(1 - share) * generator.standard_normal(rows) + lifted
+        for units, given in (("rows", None), ("groups", group)):
+            try:
+                found = threshold_at_fpr(np.zeros(rows), scores, fpr, confidence=0.95, groups=given)
+            except ValueError:
+                continue
+            true = (1 - hot) * norm.sf(found) + hot * norm.sf(found - 2)
+            kept[units].append(true <= fpr)
+            alerts[units].append(true)
+    for units in kept:
+        yield {
+            "group_size": size,
+            "shared_variance": share,
+            "hot_groups": hot,
+            "fpr": fpr,
+            "negatives": rows,
+            "units": units,
+            "kept": round(float(np.mean(kept[units])), 4) if kept[units] else "",
+            "mean_fpr": float(f"{np.mean(alerts[units]):.3g}") if kept[units] else "",
+            "no_threshold": round(1 - len(kept[units]) / repetitions, 4),
+            "repetitions": repetitions,
+        }
 
 
-TABLES = {
-    "coverage": one_score,
-    "coverage_differences": two_scores,
-    "coverage_groups": groups,
-    "coverage_thresholds": thresholds,
+TABLES: dict[str, tuple[Callable[..., Iterator[Row]], list[Any]]] = {
+    "coverage": (one_score, ONE_SCORE),
+    "coverage_differences": (two_scores, TWO_SCORES),
+    "coverage_groups": (groups, GROUPS),
+    "coverage_thresholds": (thresholds, THRESHOLDS),
 }
+
+
+def rows(table: str, repetitions: int, case: tuple[Any, ...]) -> list[Row]:
+    return list(TABLES[table][0](repetitions, *case))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--repetitions", type=int, default=2000)
+    parser.add_argument("--repetitions", type=int, default=4000)
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--table", choices=TABLES, action="append", help="default: all")
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     versions = describe()
     for table in arguments.table or TABLES:
         found = []
-        for row in TABLES[table](arguments.repetitions):
-            found.append(row | versions)
-            print(*row.values(), flush=True)
+        with Pool(arguments.jobs) as pool:
+            for some in pool.imap(partial(rows, table, arguments.repetitions), TABLES[table][1]):
+                for row in some:
+                    found.append(row | versions)
+                    print(*row.values(), flush=True)
         path = arguments.folder / f"{table}.csv"
         write_rows(path, found)
         print(f"written to {path}")
