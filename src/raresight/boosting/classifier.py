@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -91,6 +91,28 @@ class TrainedBooster:
     scores: Array
     best_iteration: int | None
     evals_result: dict[str, dict[str, list[float]]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows that were read for a run, and what was learnt of them."""
+
+    run: Run
+    loss: Loss
+    classes: Array
+    categories: Categories
+    on_sparse: bool
+    read: Any
+
+
+class GrowingBooster(Protocol):
+    """A training in progress."""
+
+    def grow(self, rounds: int) -> None:
+        """Train so many rounds more."""
+
+    def scores(self) -> Array:
+        """Return the raw scores of the watched rows, start included."""
 
 
 class NoSplitWarning(UserWarning):
@@ -236,6 +258,57 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         native: dict[str, Any],
     ) -> tuple[dict[str, Any], str]:
         """Return the attributes of the fitted model, and what to warn of; sets nothing but the columns."""
+        made = self._prepare(X, y, sample_weight, eval_set, eval_sample_weight, categorical_feature, native)
+        run, loss, start = made.run, made.loss, made.run.start
+        codes, weights = run.training.codes, run.training.weights
+        trained = self._train(run)
+        shares = np.array(start.shares)
+        if self.calibration == "slope":
+            # The rounds that early stopping chose: without rows to watch, each fold trains as many.
+            best = trained.best_iteration
+            rounds = self.n_estimators if best is None else best + 1
+            plain = clone(self).set_params(n_estimators=rounds, early_stopping_rounds=None)
+            calibrator = out_of_fold_calibrator(
+                plain, made.read, made.classes, codes, weights, categorical_feature=categorical_feature
+            )
+        elif self.calibration == "level":
+            calibrator = level_calibrator(loss.log_posterior(trained.scores), shares, weights)
+        else:
+            calibrator = Calibrator.identity(run.n_classes)
+        attributes = {
+            "loss_": loss,
+            "classes_": made.classes,
+            "booster_": trained.booster,
+            "start_score_": start.scores[0] if run.n_scores == 1 else np.array(start.scores),
+            "calibrator_": calibrator,
+            "best_iteration_": trained.best_iteration,
+            "evals_result_": trained.evals_result,
+            "_categories": made.categories,
+            "_trained_on_sparse": made.on_sparse,
+        }
+        if self._has_split(trained.booster):
+            return attributes, ""
+        total = float(len(codes) if weights is None else weights.sum())
+        positives = total * float(shares.min())
+        return attributes, (
+            "no round found a split, so the model predicts the class shares for every row. A leaf needs a "
+            f"Hessian of {run.limits.min_child_weight:.3g} by default, which is about two rows of the rarest "
+            f"class; here their weights sum to {positives:.3g}. If so few are meant, or weights that small, "
+            "lower min_child_weight and reg_lambda; otherwise see whether the columns are constant or other "
+            "limits forbid splits"
+        )
+
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        eval_set: Any,
+        eval_sample_weight: Any,
+        categorical_feature: Any,
+        native: dict[str, Any],
+    ) -> Prepared:
+        """Read rows and labels for training; sets nothing but the columns."""
         labels = read_targets(y, type(self).__name__)
         read = table = read_table(self, X, reset=True, categorical=categorical_feature)
         check_consistent_length(table, labels)
@@ -271,46 +344,39 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             metric=metric if evaluation else None,
             native=native,
         )
-        trained = self._train(run)
-        shares = np.array(start.shares)
-        if self.calibration == "slope":
-            # The rounds that early stopping chose: without rows to watch, each fold trains as many.
-            best = trained.best_iteration
-            rounds = self.n_estimators if best is None else best + 1
-            plain = clone(self).set_params(n_estimators=rounds, early_stopping_rounds=None)
-            calibrator = out_of_fold_calibrator(
-                plain, read, classes, codes, weights, categorical_feature=categorical_feature
-            )
-        elif self.calibration == "level":
-            calibrator = level_calibrator(loss.log_posterior(trained.scores), shares, weights)
-        else:
-            calibrator = Calibrator.identity(n_classes)
-        attributes = {
-            "loss_": loss,
-            "classes_": classes,
-            "booster_": trained.booster,
-            "start_score_": start.scores[0] if n_scores == 1 else np.array(start.scores),
-            "calibrator_": calibrator,
-            "best_iteration_": trained.best_iteration,
-            "evals_result_": trained.evals_result,
-            "_categories": categories,
-            "_trained_on_sparse": on_sparse,
-        }
-        if self._has_split(trained.booster):
-            return attributes, ""
-        total = float(len(codes) if weights is None else weights.sum())
-        positives = total * float(shares.min())
-        return attributes, (
-            "no round found a split, so the model predicts the class shares for every row. A leaf needs a "
-            f"Hessian of {run.limits.min_child_weight:.3g} by default, which is about two rows of the rarest "
-            f"class; here their weights sum to {positives:.3g}. If so few are meant, or weights that small, "
-            "lower min_child_weight and reg_lambda; otherwise see whether the columns are constant or other "
-            "limits forbid splits"
-        )
+        return Prepared(run, loss, classes, categories, on_sparse, read)
+
+    def growing(
+        self, X: Any, y: Any, sample_weight: Any = None, *, watched: Any, categorical_feature: Any = "auto"
+    ) -> GrowingBooster:
+        """Begin a training whose rounds are asked for in pieces, to look at rows in between.
+
+        The raw scores after n rounds are those of a model that `fit` trains with `n_estimators=n`.
+
+        Args:
+            X, y, sample_weight, categorical_feature: As for `fit`.
+            watched: A pair `(X, y)` of rows to look at.
+
+        >>> from raresight.boosting import LightGBMClassifier
+        >>> X, y = np.arange(200.0)[:, None], np.arange(200) >= 180
+        >>> model = LightGBMClassifier("crossentropy", n_estimators=3, n_jobs=1)
+        >>> growing = model.growing(X, y, watched=(X, y))
+        >>> growing.grow(3)
+        >>> bool(np.allclose(growing.scores(), model.fit(X, y).decision_function(X)))
+        True
+        """
+        import_library(self._library)
+        native = self._checked_native()
+        made = self._prepare(X, y, sample_weight, watched, None, categorical_feature, native)
+        return self._begin(made.run)
 
     @abstractmethod
     def _train(self, run: Run) -> TrainedBooster:
         """Train; nothing is set on the estimator."""
+
+    @abstractmethod
+    def _begin(self, run: Run) -> GrowingBooster:
+        """Return a training without any round yet, which watches the evaluation set."""
 
     @abstractmethod
     def _has_split(self, booster: Any) -> bool: ...

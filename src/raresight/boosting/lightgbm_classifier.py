@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..metrics.eval_metrics import EvalMetric, lightgbm_metric
-from .classifier import BoostedClassifier, RowPart, Run, TrainedBooster, first_given
+from .classifier import BoostedClassifier, GrowingBooster, RowPart, Run, TrainedBooster, first_given
 from .objective import fixed_objective, import_library
 
 Array = np.ndarray[Any, Any]
@@ -145,10 +145,10 @@ class LightGBMClassifier(BoostedClassifier):
                 hint = f": did you mean {near[0]!r}?" if near else ""
                 raise ValueError(f"LightGBM has no parameter {name!r}{hint}")
 
-    def _train(self, run: Run) -> TrainedBooster:
-        lgb = import_library("lightgbm")
+    def _parameters(self, lgb: Any, run: Run) -> dict[str, Any]:
+        """Return the parameters of a training; the objective is a function."""
         native = run.native
-        boosting = native.get("boosting", native.get("boosting_type", native.get("boost", "gbdt")))
+        boosting = _boosting_of(native)
         if boosting in ("rf", "random_forest"):
             raise ValueError("LightGBM's random forest does not take losses of one's own: use gbdt or dart")
         if boosting == "dart" and self.early_stopping_rounds is not None:
@@ -163,7 +163,6 @@ class LightGBMClassifier(BoostedClassifier):
             # Where names could not be checked, LightGBM's warning of an unknown one is let through.
             "verbosity": -1 if _known_names(lgb) else 0,
         }
-        evals_result: dict[str, dict[str, list[float]]] = {}
         parameters: dict[str, Any] = {
             "objective": fixed_objective(run.gradients, "lightgbm"),
             "metric": "None",
@@ -179,7 +178,12 @@ class LightGBMClassifier(BoostedClassifier):
             parameters["seed"] = seed
         if self.n_jobs is not None:
             parameters["num_threads"] = self.n_jobs
-        parameters |= native
+        return parameters | native
+
+    def _train(self, run: Run) -> TrainedBooster:
+        lgb = import_library("lightgbm")
+        parameters = self._parameters(lgb, run)
+        evals_result: dict[str, dict[str, list[float]]] = {}
         data_parameters = {name: value for name, value in parameters.items() if name != "objective"}
         training = self._dataset(lgb, run, run.training, data_parameters)
         evaluation = [self._dataset(lgb, run, part, data_parameters, training) for part in run.evaluation]
@@ -207,11 +211,23 @@ class LightGBMClassifier(BoostedClassifier):
         kept = lgb.Booster(model_str=booster.model_to_string(num_iteration=booster.best_iteration or -1))
         _add_to_first_trees(kept, run.start.scores)
         # With dart the scores that LightGBM keeps are not those of the rescaled trees.
-        if boosting != "dart" and kept.current_iteration() == booster.current_iteration():
-            scores = _training_scores(booster)
+        if _boosting_of(run.native) != "dart" and kept.current_iteration() == booster.current_iteration():
+            scores = _shown_scores(booster.eval_train)
         else:
             scores = self._scores(kept, run.training.X)
         return TrainedBooster(kept, scores, best, evals_result)
+
+    def _begin(self, run: Run) -> GrowingBooster:
+        lgb = import_library("lightgbm")
+        parameters = self._parameters(lgb, run)
+        if _boosting_of(run.native) == "dart":
+            raise ValueError("dart rescales earlier trees, so its scores do not grow round by round")
+        derivatives = parameters.pop("objective")
+        training = self._dataset(lgb, run, run.training, parameters)
+        watched = self._dataset(lgb, run, run.evaluation[-1], parameters, training)
+        booster = lgb.Booster(parameters | {"objective": "none"}, training)
+        booster.add_valid(watched, "watched")
+        return _GrowingLightGBM(booster, derivatives)
 
     def _has_split(self, booster: Any) -> bool:
         return bool(booster.feature_importance("split").any())
@@ -261,6 +277,22 @@ class LightGBMClassifier(BoostedClassifier):
         return import_library("lightgbm").Booster(model_str=content.decode())
 
 
+class _GrowingLightGBM:
+    def __init__(self, booster: Any, derivatives: Callable[[Any, Any], tuple[Array, Array]]) -> None:
+        self._booster, self._derivatives = booster, derivatives
+
+    def grow(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self._booster.update(fobj=self._derivatives)
+
+    def scores(self) -> Array:
+        return _shown_scores(self._booster.eval_valid)
+
+
+def _boosting_of(native: dict[str, Any]) -> str:
+    return str(native.get("boosting", native.get("boosting_type", native.get("boost", "gbdt"))))
+
+
 def _known_names(lgb: Any) -> set[str]:
     """Return all names of LightGBM's parameters, or none for a version that does not list them."""
     try:
@@ -278,15 +310,15 @@ def _add_to_first_trees(booster: Any, start: tuple[float, ...]) -> None:
             booster.set_leaf_output(tree, leaf, booster.get_leaf_output(tree, leaf) + score)
 
 
-def _training_scores(booster: Any) -> Array:
-    """Return the raw scores of the training rows, which LightGBM keeps and shows to metrics alone."""
+def _shown_scores(evaluate: Callable[..., Any]) -> Array:
+    """Return the raw scores of rows, which LightGBM keeps and shows to metrics alone."""
     kept: list[Array] = []
 
     def keep(scores: Any, _: Any) -> tuple[str, float, bool]:
         kept.append(np.array(scores))
         return "seen", 0.0, True
 
-    booster.eval_train(feval=keep)
+    evaluate(feval=keep)
     return kept[0]
 
 

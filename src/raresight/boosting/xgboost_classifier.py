@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ..common.tables import is_sparse
 from ..metrics.eval_metrics import EvalMetric, xgboost_metric
-from .classifier import BoostedClassifier, RowPart, Run, TrainedBooster, first_given
+from .classifier import BoostedClassifier, GrowingBooster, RowPart, Run, TrainedBooster, first_given
 from .objective import fixed_objective, import_library
 
 Array = np.ndarray[Any, Any]
@@ -120,8 +121,7 @@ class XGBoostClassifier(BoostedClassifier):
             table = table.to_numpy(dtype=np.float64, na_value=np.nan)
         return np.where(table == 0, np.asarray(np.nan, dtype=table.dtype), table)
 
-    def _train(self, run: Run) -> TrainedBooster:
-        xgb = import_library("xgboost")
+    def _parameters(self, run: Run) -> dict[str, Any]:
         native = run.native
         booster_kind = native.get("booster", "gbtree")
         if booster_kind not in ("gbtree", "dart"):
@@ -151,14 +151,14 @@ class XGBoostClassifier(BoostedClassifier):
             parameters["seed"] = seed
         if self.n_jobs is not None:
             parameters["nthread"] = self.n_jobs
-        parameters |= native
+        return parameters | native
+
+    def _train(self, run: Run) -> TrainedBooster:
+        xgb = import_library("xgboost")
+        parameters = self._parameters(run)
         training = self._quantiles(xgb, run)
-        dense = not is_sparse(run.training.X)
-        evaluation = []
-        for i, part in enumerate(run.evaluation):
-            if dense and is_sparse(part.X):
-                part = RowPart(part.X.toarray(), part.codes, part.weights)
-            evaluation.append((self._matrix(xgb, part, run.categorical), f"eval_{i}"))
+        parts = enumerate(run.evaluation)
+        evaluation = [(self._evaluation_matrix(xgb, run, part), f"eval_{i}") for i, part in parts]
         evals_result: dict[str, dict[str, list[float]]] = {}
         booster = xgb.train(
             parameters,
@@ -178,6 +178,18 @@ class XGBoostClassifier(BoostedClassifier):
         # The scores of the training matrix are in XGBoost's cache, unless the model was cut.
         final = np.asarray(booster.predict(training, output_margin=True))
         return TrainedBooster(booster, final, best, evals_result)
+
+    def _begin(self, run: Run) -> GrowingBooster:
+        xgb = import_library("xgboost")
+        training = self._quantiles(xgb, run)
+        watched = self._evaluation_matrix(xgb, run, run.evaluation[-1])
+        booster = xgb.Booster(self._parameters(run), [training, watched])
+        return _GrowingXGBoost(booster, training, watched, fixed_objective(run.gradients, "xgboost"))
+
+    def _evaluation_matrix(self, xgb: Any, run: Run, part: RowPart) -> Any:
+        if is_sparse(part.X) and not is_sparse(run.training.X):
+            part = RowPart(part.X.toarray(), part.codes, part.weights)
+        return self._matrix(xgb, part, run.categorical)
 
     def _has_split(self, booster: Any) -> bool:
         return bool(booster.get_score(importance_type="weight"))
@@ -253,3 +265,20 @@ class XGBoostClassifier(BoostedClassifier):
 
     def _booster_from(self, content: bytes) -> Any:
         return import_library("xgboost").Booster(model_file=bytearray(content))
+
+
+class _GrowingXGBoost:
+    def __init__(
+        self, booster: Any, training: Any, watched: Any, derivatives: Callable[[Any, Any], Any]
+    ) -> None:
+        self._booster, self._training, self._watched = booster, training, watched
+        self._derivatives, self._rounds = derivatives, 0
+
+    def grow(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self._booster.update(self._training, self._rounds, fobj=self._derivatives)
+            self._rounds += 1
+
+    def scores(self) -> Array:
+        # Only new trees are added: XGBoost keeps the scores of a matrix that it was made with.
+        return np.asarray(self._booster.predict(self._watched, output_margin=True))
