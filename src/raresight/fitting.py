@@ -156,7 +156,7 @@ def _run(
 
 def _need_libraries() -> None:
     """Refuse to start without a library that is needed after the search."""
-    for name in ("pyarrow", "optuna", "plotly"):
+    for name in ("pyarrow", "plotly"):
         if importlib.util.find_spec(name) is None:
             raise ImportError(f"fit needs {name}: pip install 'raresight[fit]'")
 

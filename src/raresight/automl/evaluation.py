@@ -1,11 +1,14 @@
 """Conclude a search: choice, calibration, threshold, and the comparison on held-out rows.
 
-Three models are fitted to all training rows: the winner of the search; cross entropy with the defaults of the
-same family, which is what one would have had without a search; and the winner's twin, the same parameters
-under cross entropy. The twin shows what the loss did, apart from the parameters.
+Fitted to all training rows are the members of the model, and what it is compared with:
 
-The winner's probabilities are calibrated by the rows of cross-validation, each scored by a model that did not
-see it. Its own training rows would not do: where it overfits, it is right about them.
+* cross entropy with the defaults of a family, which is what one would have had without a search;
+* for a blend, the single candidate that would have been chosen;
+* for a single candidate of another loss its twin, the same parameters under cross entropy. The twin shows
+  what the loss did, apart from the parameters.
+
+Probabilities are calibrated by the rows of cross-validation, each scored by models that did not see it. The
+training rows of a model would not do: where it overfits, it is right about them.
 """
 
 from __future__ import annotations
@@ -25,12 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..common.calibration import Calibrator, held_out_calibrator, two_columns
 from ..common.json_values import plain
 from ..common.versions import versions_of
 from ..engines import LocalEngine
 from ..linear import LinearClassifier
-from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr, time_blocks
+from ..metrics import Comparison, Evaluation, compare, evaluate, threshold_at_fpr
 from ..metrics.threshold import NoThresholdError, design_effect
 from ..model.families import Candidate, Fitted, fit_candidates, packages_of
 from ..model.linear_family import LinearFeatures
@@ -40,8 +42,9 @@ from ..tables.profile import Profile
 from ..tables.schema import Schema
 from ..tables.splits import Data
 from . import wording
+from .choice import Choice, choose, out_of_fold_comparison, units_of
 from .options import TABLE, Options
-from .records import SearchResult, SearchTask, StoppedBy, Trial
+from .records import SearchResult, SearchTask, StoppedBy, Trial, best_of
 from .space import CROSS_ENTROPY
 
 __all__ = ["HeldOutEvaluation", "InfluentialRow", "Outcome", "SearchSummary", "Threshold", "conclude"]
@@ -51,8 +54,8 @@ CONFIDENCE = 0.95
 COMPARED = 20
 MOST_INFLUENCE_COLUMNS = 500
 MOST_INFLUENTIAL = 25
-_ORDER = {"complete": 0, "pruned": 1, "failed": 2}
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "pyarrow", "optuna")
+_ORDER = {"complete": 0, "failed": 1}
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "pyarrow")
 _THRESHOLD_FACTS = ("log_odds", "fpr_seen", "fpr_bound", "safe", "safe_recall")
 
 
@@ -86,12 +89,13 @@ class HeldOutEvaluation:
 
     Attributes:
         y: Labels of the held-out rows.
-        log_odds: Calibrated log-odds by the winner.
-        naive: Sigmoid of the winner's scores, without the link of its loss.
+        log_odds: Calibrated log-odds by the model.
+        naive: Sigmoid of the raw scores, without the links of the losses.
         evaluation: Metrics with intervals.
         threshold: Threshold of an alert.
-        against_baseline: Winner minus cross entropy with defaults; None if the winner is that.
-        against_twin: Winner minus cross entropy with the winner's parameters; None if the winner is that.
+        against_baseline: Model minus cross entropy with defaults; None if the model is that.
+        against_twin: Model minus cross entropy with its parameters; None for a blend or cross entropy.
+        against_single: Blend minus the single candidate; None without a blend.
     """
 
     y: NDArray[np.int8]
@@ -101,6 +105,7 @@ class HeldOutEvaluation:
     threshold: Threshold
     against_baseline: Comparison | None
     against_twin: Comparison | None
+    against_single: Comparison | None = None
 
     @property
     def probability(self) -> NDArray[np.float64]:
@@ -119,19 +124,17 @@ class SearchSummary:
 
     Attributes:
         complete: Candidates evaluated on every fold.
-        pruned: Candidates stopped early.
         failed: Candidates whose fit failed.
         planned: Candidates asked for; None if time alone limits the search.
         seconds: Duration of the search.
         stopped_by: Reason of the end.
-        reproducible: Whether the command alone fixes the result. A round that ended early may leave gaps.
+        reproducible: Whether the command alone fixes the result. A search limited by time may leave gaps.
 
-    >>> SearchSummary(9, 2, 1, 100, 41.0, "interrupted").done
+    >>> SearchSummary(11, 1, 100, 41.0, "interrupted").done
     12
     """
 
     complete: int
-    pruned: int
     failed: int
     planned: int | None
     seconds: float
@@ -141,7 +144,7 @@ class SearchSummary:
     @property
     def done(self) -> int:
         """Candidates of any state."""
-        return self.complete + self.pruned + self.failed
+        return self.complete + self.failed
 
 
 @dataclass(frozen=True)
@@ -162,9 +165,12 @@ class Outcome:
         options: Options of the fit.
         model: The final model: columns, fitted family, threshold. `model.probability(table)` scores.
         leaderboard: The candidates, best first, with the paired interval against cross entropy.
+        baseline: The trial number of cross entropy with defaults.
         search: Summary of the search.
         held_out: Scores and metrics of the held-out rows, threshold, comparisons with cross entropy.
         losses: The best setting tried of each loss, best first.
+        best_loss: The best candidate of another loss than cross entropy, and its out-of-fold partial AUC less
+            that of the best cross entropy; None without one.
         profile: Profile of the data with its warnings.
         influential: Rows with the largest influence: possible label errors.
         no_influence: Reason why `influential` is empty, or nothing.
@@ -177,9 +183,11 @@ class Outcome:
     options: Options
     model: Model
     leaderboard: tuple[Trial, ...]
+    baseline: int
     search: SearchSummary
     held_out: HeldOutEvaluation
     losses: tuple[str, ...]
+    best_loss: tuple[Candidate, Comparison] | None
     profile: Profile
     influential: tuple[InfluentialRow, ...]
     no_influence: str
@@ -190,7 +198,13 @@ class Outcome:
 
     @property
     def winner(self) -> Candidate:
-        return self.model.members[0].fitted.candidate
+        """The candidate of the model; of a blend the one with the largest weight."""
+        return max(self.model.members, key=lambda member: member.weight).fitted.candidate
+
+    @property
+    def chosen(self) -> tuple[Candidate, ...]:
+        """The candidates of the model."""
+        return tuple(member.fitted.candidate for member in self.model.members)
 
     @property
     def evaluation(self) -> Evaluation:
@@ -200,7 +214,7 @@ class Outcome:
     @property
     def verdict(self) -> wording.Verdict:
         """The verdict on the loss, by the paired intervals of the held-out rows and `min_gain`."""
-        return wording.loss_verdict(self.winner, self.held_out, self.options.min_gain)
+        return wording.verdict(self.chosen, self.held_out, self.best_loss, self.options.min_gain)
 
     @property
     def loss_mattered(self) -> bool:
@@ -232,7 +246,12 @@ class Outcome:
         """Return the outcome as plain values for JSON. NaN and infinity become None."""
         result: dict[str, Any] = plain(
             {
-                "model": self.winner.to_dict() | {"text": self.model.describe()},
+                "model": {
+                    "text": self.model.describe(),
+                    "members": [
+                        {"weight": one.weight} | one.fitted.candidate.to_dict() for one in self.model.members
+                    ],
+                },
                 "headline": wording.headline(self),
                 "cost": wording.cost(self),
                 "threshold": self.held_out.threshold,
@@ -243,6 +262,10 @@ class Outcome:
                 "min_gain": self.options.min_gain,
                 "against_cross_entropy_with_defaults": self.held_out.against_baseline,
                 "against_cross_entropy_with_the_same_parameters": self.held_out.against_twin,
+                "against_the_single_candidate": self.held_out.against_single,
+                "best_other_loss": None
+                if self.best_loss is None
+                else {"candidate": self.best_loss[0].to_dict(), "out_of_fold": self.best_loss[1]},
                 "search": self.search,
                 "notes": list(self.notes),
                 "warnings": list(self.profile.warnings),
@@ -318,19 +341,23 @@ def conclude(
         seconds: Function that returns the seconds since the fit began.
         tell: Function called with the name of each stage.
     """
-    winner = found.best.candidate
-    baseline = baseline_of(found, winner.family)
-    tell(f"Fitting the winner to all training rows: {winner.describe()}")
-    wanted = [winner, baseline.candidate, twin_of(winner)]
+    choice = choose(found, task)
+    baseline = baseline_of(found)
+    chosen = [trial.candidate for trial in choice.members]
+    single = choice.single.candidate if len(chosen) > 1 else None
+    twin = twin_of(chosen[0]) if len(chosen) == 1 and chosen[0].loss != CROSS_ENTROPY else None
+    tell(f"Fitting {wording.model_words(chosen)} to all training rows")
+    wanted = [*chosen, baseline.candidate, *(one for one in (single, twin) if one is not None)]
     fitted = fit_all(wanted, rows, options.seed, engine)
-    out_of_fold = found.out_of_fold(found.best.number)
-    # From the rows of cross-validation, not from the held-out rows: those evaluate the calibration, too.
-    calibration = calibration_by(out_of_fold, task)
-    fitted[winner] = fitted[winner].calibrated(calibration)
+    model = model_of(rows.schema, choice, [fitted[candidate] for candidate in chosen])
+    calibration = model.calibrator
     tell("Evaluating on the held-out rows")
     held_out = evaluate_held_out(
         rows,
-        *(fitted[candidate] for candidate in wanted),
+        model,
+        None if chosen == [baseline.candidate] else fitted[baseline.candidate],
+        None if twin is None else fitted[twin],
+        None if single is None else fitted[single],
         fpr=options.fpr,
         max_fpr=options.max_fpr,
         seed=options.seed,
@@ -339,7 +366,7 @@ def conclude(
         # The linear stand-in need not converge fully to show which rows have a large influence.
         warnings.simplefilter("ignore")
         influential, no_influence = influential_rows(
-            rows, task, winner.loss, calibration.log_odds(out_of_fold)
+            rows, task, choice.members[0].candidate.loss, choice.log_odds
         )
     search = summary_of(found, options.trials)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -361,17 +388,18 @@ def conclude(
     }
     return kind(
         options=options,
-        model=Model.of(
-            rows.schema,
-            [fitted[winner]],
+        model=replace(
+            model,
             policies=policies_of(threshold, options.fpr),
             held_out=held_out_sketch(held_out.y, held_out.log_odds),
             facts=facts,
         ),
-        leaderboard=leaderboard(found, task, baseline.number, rows),
+        leaderboard=leaderboard(found, task, baseline.number),
+        baseline=baseline.number,
         search=search,
         held_out=held_out,
         losses=tuple(_tried_losses(found)),
+        best_loss=_best_loss(found, task),
         profile=rows.profile,
         influential=influential,
         no_influence=no_influence,
@@ -387,7 +415,6 @@ def summary_of(found: SearchResult, planned: int | None) -> SearchSummary:
     states = [trial.state for trial in found.trials]
     return SearchSummary(
         complete=states.count("complete"),
-        pruned=states.count("pruned"),
         failed=states.count("failed"),
         planned=planned,
         seconds=found.seconds,
@@ -416,41 +443,32 @@ def _tried_losses(found: SearchResult) -> list[str]:
 # ---- the leaderboard ---------------------------------------------------------------------
 
 
-def baseline_of(found: SearchResult, family: str) -> Trial:
-    """Return the trial of cross entropy with the defaults of a family.
+def baseline_of(found: SearchResult) -> Trial:
+    """Return the first complete trial of cross entropy with defaults.
 
-    It is always there: planned trials are never pruned, and the first round ignores the time limit. Without
-    it there would be nothing to compare the winner with.
+    It is what one would have had without a search: of the first booster, if any was asked for.
     """
     for trial in found.trials:
-        candidate = trial.candidate
-        if (candidate.family, candidate.loss, trial.origin) == (family, CROSS_ENTROPY, "default"):
+        if (trial.candidate.loss, trial.origin, trial.state) == (CROSS_ENTROPY, "default", "complete"):
             return trial
-    raise ValueError(f"the search holds no trial of {CROSS_ENTROPY} with defaults in {family}")
+    # All failed, but something did not.
+    return found.best
 
 
-def leaderboard(
-    found: SearchResult, task: SearchTask, baseline: int, data: Data | None = None
-) -> tuple[Trial, ...]:
-    """Sort the trials: complete ones with the best first, then pruned, then failed ones.
+def leaderboard(found: SearchResult, task: SearchTask, baseline: int) -> tuple[Trial, ...]:
+    """Sort the trials: complete ones with the best first, then failed ones.
 
-    The best 20 and every loss with its defaults are compared with the baseline, a trial's number. The times
-    or groups of `data` tell which rows depend on each other. Default: none do.
+    The best 20 and every loss with its defaults are compared with the baseline, a trial's number.
     """
-    chosen = slice(None) if task.rows is None else task.rows
-    order = (None, None) if data is None else (data.times, data.groups)
-    times, groups = (None if one is None else one[chosen] for one in order)
     ordered = sorted(found.trials, key=_place)
     complete = [trial.number for trial in ordered if trial.state == "complete"]
     # Each comparison sorts all rows twice, so not every trial of a long search gets one.
     compared = {*complete[:COMPARED]} | {
         trial.number for trial in ordered if trial.origin == "default" and trial.state == "complete"
     }
-    if baseline not in complete:
-        compared = set()
     compared.discard(baseline)
     return tuple(
-        replace(trial, comparison=_against(found, task, trial.number, baseline, times, groups))
+        replace(trial, comparison=out_of_fold_comparison(found, task, trial.number, baseline))
         if trial.number in compared
         else trial
         for trial in ordered
@@ -458,39 +476,16 @@ def leaderboard(
 
 
 def _place(trial: Trial) -> tuple[int, float, float, int]:
-    if trial.partial_auc is not None and trial.recall is not None:
-        return _ORDER[trial.state], -trial.partial_auc, -trial.recall, trial.number
-    # Of the pruned ones, those that got further come first; their means are of different folds.
-    seen = len(trial.fold_values)
-    return _ORDER[trial.state], -seen, -sum(trial.fold_values) / max(seen, 1), trial.number
+    return _ORDER[trial.state], -(trial.partial_auc or 0.0), -(trial.recall or 0.0), trial.number
 
 
-def _against(
-    found: SearchResult,
-    task: SearchTask,
-    number: int,
-    baseline: int,
-    times: NDArray[Any] | None,
-    groups: NDArray[Any] | None,
-) -> Comparison:
-    ours, theirs = found.out_of_fold(number), found.out_of_fold(baseline)
-    rows = ~np.isnan(theirs)
-    weights = None if task.weights is None else task.weights[rows]
-    # One weight per class leaves both rates unchanged, and so the partial AUC. Without weights the interval
-    # has a closed form (DeLong); with them it needs a bootstrap.
-    if weights is not None and all(np.ptp(weights[task.y[rows] == label]) == 0 for label in (0, 1)):
-        weights = None
-    return compare(
-        "partial_auc",
-        task.y[rows],
-        ours[rows],
-        theirs[rows],
-        sample_weight=weights,
-        groups=units_of(task.y[rows], *(None if one is None else one[rows] for one in (times, groups))),
-        max_fpr=task.aim.max_fpr,
-        kind="mcclish",
-        seed=task.aim.seed,
-    )
+def _best_loss(found: SearchResult, task: SearchTask) -> tuple[Candidate, Comparison] | None:
+    """Compare the best candidate of another loss with the best of cross entropy, out of fold."""
+    ours = best_of([trial for trial in found.trials if trial.candidate.loss != CROSS_ENTROPY])
+    plain = best_of([trial for trial in found.trials if trial.candidate.loss == CROSS_ENTROPY])
+    if ours is None or plain is None:
+        return None
+    return ours.candidate, out_of_fold_comparison(found, task, ours.number, plain.number)
 
 
 # ---- the final models ---------------------------------------------------------------------
@@ -499,6 +494,13 @@ def _against(
 def twin_of(winner: Candidate) -> Candidate:
     """Return the winner's family and parameters under cross entropy."""
     return Candidate(winner.family, CROSS_ENTROPY, winner.parameters)
+
+
+def model_of(schema: Schema, choice: Choice, fitted: Sequence[Fitted]) -> Model:
+    """Return the model of a choice; `fitted` are its members, fitted to all training rows."""
+    members = [replace(one, calibrator=own) for one, own in zip(fitted, choice.calibrators, strict=True)]
+    model = Model.of(schema, members, weights=choice.weights)
+    return replace(model, calibrator=model.calibrator.then(choice.calibrator))
 
 
 def fit_all(
@@ -521,27 +523,27 @@ def _fit_one(schema: Schema, seed: int, arrays: Mapping[str, NDArray[Any]], cand
     )[0]
 
 
-def calibration_by(out_of_fold: NDArray[Any], task: SearchTask) -> Calibrator:
-    """Fit slope and level to out-of-fold log-odds, NaN for rows that no fold validated on."""
-    is_known = ~np.isnan(out_of_fold)
-    weights = None if task.weights is None else task.weights[is_known]
-    log_posterior = two_columns(out_of_fold[is_known].astype(np.float64))
-    return held_out_calibrator(log_posterior, task.y[is_known].astype(np.int64), weights)
-
-
 def evaluate_held_out(
-    rows: Data, winner: Fitted, baseline: Fitted, twin: Fitted, *, fpr: float, max_fpr: float, seed: int
+    rows: Data,
+    model: Model,
+    baseline: Fitted | None,
+    twin: Fitted | None,
+    single: Fitted | None,
+    *,
+    fpr: float,
+    max_fpr: float,
+    seed: int,
 ) -> HeldOutEvaluation:
     """Score the held-out rows once with each model, and compare the models."""
     y = rows.test.y
-    log_odds = winner.log_odds(rows.test.X)
+    log_odds = model.log_odds_of_matrix(rows.test.X)
     units = units_of(y, rows.test.times, rows.test.groups)
     evaluation = evaluate(
         y, log_odds, probability=expit(log_odds), fpr=fpr, max_fpr=max_fpr, groups=units, seed=seed
     )
 
-    def against(other: Fitted) -> Comparison | None:
-        if other.candidate == winner.candidate:
+    def against(other: Fitted | None) -> Comparison | None:
+        if other is None:
             return None
         scores = other.log_odds(rows.test.X)
         return compare("partial_auc", y, log_odds, scores, max_fpr=max_fpr, groups=units, seed=seed)
@@ -549,27 +551,13 @@ def evaluate_held_out(
     return HeldOutEvaluation(
         y=y,
         log_odds=log_odds,
-        naive=winner.naive_probability(rows.test.X),
+        naive=model.naive_probability_of_matrix(rows.test.X),
         evaluation=evaluation,
         threshold=find_threshold(y, log_odds, fpr, units),
         against_baseline=against(baseline),
         against_twin=against(twin),
+        against_single=against(single),
     )
-
-
-def units_of(
-    y: NDArray[Any], times: NDArray[Any] | None, groups: NDArray[Any] | None
-) -> NDArray[np.intp] | None:
-    """Return which rows depend on each other: those of a group or of a stretch of time.
-
-    None without times or groups, and if one unit holds all rows of a class: that shows no variance.
-    """
-    if groups is None and times is None:
-        return None
-    units = time_blocks(times) if groups is None else groups
-    if min(len(np.unique(units[y == label])) for label in (0, 1)) < 2:
-        return None
-    return units
 
 
 def find_threshold(

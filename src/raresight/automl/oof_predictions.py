@@ -1,4 +1,4 @@
-"""Validation log-odds on disk: one file per fold while a trial runs, one per trial in the end.
+"""Out-of-fold log-odds on disk, one file per trial.
 
 The journal holds the SHA-256 of each file. Nothing of a file is believed before its digest was compared.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,7 @@ from numpy.typing import NDArray
 
 from ..common.atomic_files import write_file
 
-__all__ = [
-    "is_whole",
-    "join_parts",
-    "part_path",
-    "read_scores",
-    "remove_parts",
-    "score_folder",
-    "trial_path",
-    "write_array",
-]
+__all__ = ["is_whole", "read_scores", "score_folder", "score_path", "write_scores"]
 
 Floats32 = NDArray[np.float32]
 
@@ -35,22 +25,17 @@ def score_folder(folder: Path) -> Path:
     return folder / "scores"
 
 
-def part_path(folder: Path, number: int, fold: int) -> Path:
-    """Return the file of one fold of a trial."""
-    return score_folder(folder) / f"{number}-{fold}.npy"
-
-
-def trial_path(folder: Path, number: int) -> Path:
-    """Return the file of all folds of a complete trial."""
+def score_path(folder: Path, number: int) -> Path:
+    """Return the file of a trial."""
     return score_folder(folder) / f"{number}.npy"
 
 
-def write_array(path: Path, values: NDArray[Any]) -> str:
-    """Write an array and return the SHA-256 of the file; after a kill the file is whole or absent."""
+def write_scores(folder: Path, number: int, values: NDArray[Any]) -> str:
+    """Write the log-odds of a trial; return the SHA-256 of the file, which a kill leaves whole or absent."""
     file = io.BytesIO()
     np.save(file, values, allow_pickle=False)
     content = file.getvalue()
-    write_file(path, content)
+    write_file(score_path(folder, number), content)
     return hashlib.sha256(content).hexdigest()
 
 
@@ -59,33 +44,13 @@ def is_whole(path: Path, digest: str) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
 
 
-def join_parts(
-    folder: Path, number: int, rows: int, tests: Sequence[NDArray[np.intp]], digests: Mapping[int, str]
-) -> str:
-    """Join the folds of a trial in one file; returns its SHA-256. `digests` are those of the folds."""
-    # Rows in no validation fold, such as the earliest ones of a split by time, stay NaN.
-    whole = np.full(rows, np.nan, dtype=np.float32)
-    for fold, test in enumerate(tests):
-        whole[test] = _read(part_path(folder, number, fold), digests[fold])
-    return write_array(trial_path(folder, number), whole)
-
-
-def remove_parts(folder: Path, number: int) -> None:
-    """Remove the files of single folds of a trial."""
-    for path in score_folder(folder).glob(f"{number}-*.npy"):
-        path.unlink(missing_ok=True)
-
-
 def read_scores(folder: Path, number: int, digest: str) -> Floats32:
-    """Read the log-odds of a complete trial.
+    """Read the log-odds of a complete trial, NaN for rows of no fold.
 
     Raises:
         ValueError: The file was changed or cut since it was written.
     """
-    return _read(trial_path(folder, number), digest)
-
-
-def _read(path: Path, digest: str) -> Floats32:
+    path = score_path(folder, number)
     # Read once: what is compared is what is used.
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .fold_evaluation import Aim
 
 __all__ = [
-    "FoldResult",
     "Limits",
     "Origin",
     "Progress",
@@ -28,12 +27,13 @@ __all__ = [
     "State",
     "StoppedBy",
     "Trial",
+    "TrialResult",
     "best_of",
 ]
 
-State = Literal["running", "complete", "pruned", "failed"]
+State = Literal["running", "complete", "failed"]
 StoppedBy = Literal["trials", "budget", "interrupted"]
-Origin = Literal["default", "map", "search"]
+Origin = Literal["default", "spread", "map", "random"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,8 @@ class SearchTask:
         weights: Weights of the rows, for fits and for figures, or None.
         aim: The options that steer its fits.
         rows: Which of the training rows these are. Default: all.
+        of_all_rows: How many times as many rows there are to fit to after the search.
+        times, groups: What tells which rows depend on each other, if anything.
     """
 
     X: NDArray[Any]
@@ -59,6 +61,9 @@ class SearchTask:
     weights: NDArray[Any] | None
     aim: Aim
     rows: NDArray[np.intp] | None = None
+    of_all_rows: float = 1.0
+    times: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.X.ndim != 2 or self.y.shape != (len(self.X),):
@@ -82,6 +87,9 @@ class SearchTask:
             weights=chosen.weights,
             aim=aim,
             rows=chosen.rows,
+            of_all_rows=len(data.y) / len(chosen.rows),
+            times=None if data.times is None else data.times[chosen.rows],
+            groups=None if data.groups is None else data.groups[chosen.rows],
         )
 
     @property
@@ -112,15 +120,25 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class FoldResult:
-    """Result of a candidate on a fold: partial AUC and recall, or the message of a failure.
+class TrialResult:
+    """Result of a candidate on all folds, or the message of its failure.
 
-    `scores_sha256` is the digest of the file that holds its validation log-odds.
+    Attributes:
+        partial_auc: Of the out-of-fold log-odds of all folds together (McClish).
+        recall: Of the same, at the false-positive rate of the task.
+        seconds: Time of the fits.
+        rounds: Rounds of boosting that the folds chose; 0 for a family without.
+        refit_seconds: Estimate of a fit to all rows of the search.
+        message: What failed, in one line.
+        warnings: Distinct warnings of the fits.
+        scores_sha256: Digest of the file of the out-of-fold log-odds.
     """
 
     partial_auc: float
     recall: float
     seconds: float
+    rounds: int = 0
+    refit_seconds: float = 0.0
     message: str = ""
     warnings: tuple[str, ...] = ()
     scores_sha256: str = ""
@@ -128,75 +146,55 @@ class FoldResult:
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate with its results: the one record of a trial, from proposal to report.
+    """A candidate with its result: the one record of a trial, from proposal to report.
 
     Attributes:
-        number: Position in the search.
-        candidate: Family, loss and parameters.
-        origin: "default" (planned), "map" (planned, of the grid of a loss) or "search".
-        values: The candidate as parameters of the search, from which the sampler learns.
-        folds: Results by fold, in the order of the folds.
-        state: "running", "complete" on all folds, "pruned" after some, or "failed".
-        comparison: The partial AUC of the pooled out-of-fold log-odds less that of cross entropy with
-            defaults, with a paired interval; None where it was not computed.
-        scores_sha256: Digest of the file of its out-of-fold log-odds; empty unless complete.
+        number: Position in the list of candidates.
+        candidate: Family, loss and parameters; where the folds chose its rounds, with their number for a fit
+            to all rows.
+        origin: "default" (the family's defaults), "spread" (planned, with other parameters), "map" (planned,
+            of the grid of a loss) or "random".
+        result: Its result; None while it runs.
+        comparison: The partial AUC of its out-of-fold log-odds less that of cross entropy with defaults, with
+            a paired interval; None where it was not computed.
     """
 
     number: int
     candidate: Candidate
     origin: Origin
-    values: Mapping[str, float | int | str]
-    folds: Mapping[int, FoldResult] = field(default_factory=dict)
-    state: State = "running"
+    result: TrialResult | None = None
     comparison: Comparison | None = None
-    scores_sha256: str = ""
 
     @property
-    def is_over(self) -> bool:
-        return self.state != "running"
+    def state(self) -> State:
+        if self.result is None:
+            return "running"
+        return "failed" if self.result.message else "complete"
 
     @property
     def partial_auc(self) -> float | None:
-        """Mean over the folds (McClish); None unless complete."""
-        return _mean(self.fold_values) if self.state == "complete" else None
+        """Partial AUC of its out-of-fold log-odds; None unless complete."""
+        return self.result.partial_auc if self.result and not self.result.message else None
 
     @property
     def recall(self) -> float | None:
-        """Mean recall at the false-positive rate of the task; None unless complete."""
-        return _mean(self.fold_recalls) if self.state == "complete" else None
-
-    @property
-    def fold_values(self) -> tuple[float, ...]:
-        """Partial AUC of each fold that was evaluated."""
-        return tuple(result.partial_auc for result in self.folds.values() if not result.message)
-
-    @property
-    def fold_recalls(self) -> tuple[float, ...]:
-        """Recall of each of those folds."""
-        return tuple(result.recall for result in self.folds.values() if not result.message)
+        """Recall at the false-positive rate of the task; None unless complete."""
+        return self.result.recall if self.result and not self.result.message else None
 
     @property
     def seconds(self) -> float:
         """Time of its fits."""
-        return sum(result.seconds for result in self.folds.values())
+        return self.result.seconds if self.result else 0.0
 
     @property
     def message(self) -> str:
         """Message of its failure, in one line; empty without one."""
-        return next((result.message for result in self.folds.values() if result.message), "")
+        return self.result.message if self.result else ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Distinct warnings of its fits."""
-        return tuple(dict.fromkeys(text for result in self.folds.values() for text in result.warnings))
-
-    def with_fold(self, fold: int, result: FoldResult) -> Trial:
-        """Return the trial with the result of one more fold."""
-        return replace(self, folds=dict(sorted({**self.folds, fold: result}.items())))
-
-
-def _mean(values: tuple[float, ...]) -> float:
-    return sum(values) / len(values)
+        return self.result.warnings if self.result else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +205,7 @@ class Progress:
         trials: Finished trials.
         total: Number of trials at the end, or None if time alone limits them.
         best: The best finished trial, or None.
-        running: Candidates that are being fitted or are next.
+        running: Candidates that are being fitted.
         seconds: Time spent, that of interrupted runs included.
         seconds_left: Estimate of the time left, or None before the first result.
     """
@@ -246,8 +244,8 @@ class SearchResult:
     def out_of_fold(self, number: int) -> NDArray[np.float32]:
         """Read the log-odds of a complete trial's validation rows, NaN for rows of no fold."""
         for trial in self.trials:
-            if trial.number == number and trial.state == "complete":
-                return read_scores(self.folder, number, trial.scores_sha256)
+            if trial.number == number and trial.result is not None and trial.state == "complete":
+                return read_scores(self.folder, number, trial.result.scores_sha256)
         raise ValueError(f"trial {number} is not complete, so it has no log-odds of every fold")
 
 

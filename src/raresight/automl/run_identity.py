@@ -32,7 +32,7 @@ __all__ = ["check_identity", "check_place", "identity", "open_run"]
 
 _RUN_FORMAT = "raresight.run"
 _RUN_VERSION = 1
-_SEARCH_FORMAT = 1
+_SEARCH_FORMAT = 2
 # Facts whose name does not say what they are. An option is called by its own name.
 _WORDS = {
     "format": "the format of the folder",
@@ -129,7 +129,7 @@ def identity(task: SearchTask, space: Space) -> dict[str, Any]:
 
     The aim gives each of its fields, so that a new option is compared without being listed here.
     """
-    versions = versions_of(["optuna", *packages_of(space.families)])
+    versions = versions_of(packages_of(space.families))
     # Fits come from these libraries; the version of Python does not change them.
     del versions["python"]
     return {

@@ -1,17 +1,20 @@
-"""The search space: families, losses and their parameters.
+"""The search space: families, losses and their parameters, and the list of candidates.
 
-A loss given by its bare name is tuned over the ranges that it declares; a text with brackets is fixed. Every
-parameter has a name of its own in the search (`tbl.alpha`, `lightgbm.num_leaves`). So the sampler learns the
-parameters of a loss only from trials of that loss.
+A loss given by its bare name is tuned over the ranges that it declares; a text with brackets is fixed. The
+list depends on the space, the class counts and a seed alone, not on results. So it is the same on one core
+and on many, and after any number of interruptions.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from ..losses import CrossEntropy, Loss, NonConvexLossWarning, parse
 from ..losses.parameters import SearchRange
@@ -24,17 +27,11 @@ from ..model.families import (
 )
 from .records import Origin, Trial
 
-if TYPE_CHECKING:
-    from optuna import Trial as OptunaTrial
-    from optuna.distributions import BaseDistribution
-
 __all__ = [
     "Space",
+    "candidates",
     "default_losses",
-    "distributions",
     "make_space",
-    "planned_trials",
-    "suggest",
 ]
 
 Number = float | int
@@ -84,76 +81,114 @@ def default_losses() -> tuple[str, ...]:
     return (CROSS_ENTROPY, *(name for _, name in placed))
 
 
-def planned_trials(space: Space, class_counts: Counts) -> list[Trial]:
-    """Return the trials that every search begins with.
+def candidates(space: Space, class_counts: Counts, seed: int) -> Iterator[tuple[Trial, ...]]:
+    """Yield the candidates of a search without end, in groups that are fitted together.
 
     1. Cross entropy with defaults in every family.
-    2. Family by family, every other loss with its defaults.
-    3. For linear models, the grid of a loss that declares one.
+    2. Cross entropy with contrasting parameters in boosters.
+    3. For linear models, every other loss with its defaults, and the grid of a loss that declares one.
+    4. Every other loss with its defaults in the other families.
+    5. Random ones.
+
+    The good ones come first. At equal tuning no other loss gained on cross entropy beyond chance in boosters
+    (docs/fit.md), so losses come after the parameters that matter more.
 
     Args:
         space: Families and losses of the search.
         class_counts: Negatives and positives, which the margins of some losses depend on.
+        seed: Seed of the random ones.
 
-    >>> for trial in planned_trials(make_space("linear", "focal"), (990, 10)):
-    ...     print(trial.origin, trial.candidate.text)
-    default linear, crossentropy
-    default linear, focal(gamma=2.0)
+    >>> from itertools import islice
+    >>> for group in islice(candidates(make_space("linear", "focal"), (990, 10), 0), 3):
+    ...     print([(trial.origin, trial.candidate.text) for trial in group])
+    [('default', 'linear, crossentropy')]
+    [('default', 'linear, focal(gamma=2.0)')]
+    [('random', 'linear, focal(gamma=1.273), l2=1.675e-08')]
     """
+    planned: list[list[tuple[Origin, Candidate]]] = []
+
+    def default(family: str, loss: str) -> tuple[Origin, Candidate]:
+        return "default", Candidate(family, _loss_text(loss, _defaults(loss), class_counts))
+
     others = [loss for loss in space.losses if loss != CROSS_ENTROPY]
-    pairs = [(family, CROSS_ENTROPY) for family in space.families]
-    pairs += [(family, loss) for family in space.families for loss in others]
-    chosen: list[tuple[str, str, dict[str, Number], Origin]] = [
-        (family, loss, _defaults(loss), "default") for family, loss in pairs
-    ]
-    # Only where they share each pass over the rows are so many more candidates cheap.
-    for family in (name for name in space.families if FAMILIES[name].fits_together):
-        chosen += [(family, loss, values, "map") for loss in space.losses for values in _grid(loss)]
-    return [
-        Trial(
-            number,
-            Candidate(family, _loss_text(loss, values, class_counts)),
-            origin,
-            # The family's defaults among them, so that the sampler learns from it.
-            {"family": family, "loss": loss}
-            | {f"{loss}.{name}": value for name, value in values.items()}
-            | {f"{family}.{name}": value for name, value in FAMILIES[family].defaults.items()},
-        )
-        for number, (family, loss, values, origin) in enumerate(chosen)
-    ]
+    # Boosters first: alone they are the best in most tables.
+    families = sorted(space.families, key=lambda name: not FAMILIES[name].rounds)
+    planned += [[default(family, CROSS_ENTROPY)] for family in families]
+    planned += [[("spread", one)] for one in _spread([name for name in families if FAMILIES[name].rounds])]
+    for family in (name for name in families if FAMILIES[name].fits_together):
+        # They share each pass over the rows, so that a grid costs little more than one candidate.
+        group = [default(family, loss) for loss in others]
+        for loss in space.losses:
+            texts = (_loss_text(loss, values, class_counts) for values in _grid(loss))
+            group += [("map", Candidate(family, text)) for text in texts]
+        planned.append(group)
+    alone = [name for name in families if not FAMILIES[name].fits_together]
+    planned += [[default(family, loss)] for family in alone for loss in others]
+    number = 0
+    for group in filter(None, planned):
+        yield tuple(Trial(number + place, one, origin) for place, (origin, one) in enumerate(group))
+        number += len(group)
+    while True:
+        yield (Trial(number, _random_candidate(space, class_counts, [seed, number]), "random"),)
+        number += 1
 
 
-def suggest(trial: OptunaTrial, space: Space, class_counts: Counts) -> Candidate:
-    """Ask a trial of Optuna for a candidate: family, loss, then the parameters of both.
+# Contrasting parameters of boosters, to blend and to choose from. XGBoost has a depth instead of `leaves`.
+_SPREAD: tuple[dict[str, Number], ...] = (
+    {"leaves": 7},
+    {"leaves": 63, "learning_rate": 0.08},
+    {"leaves": 15, "columns": 0.3, "l2": 5.0, "leaf_weight": 2.0},
+    {"leaves": 127, "learning_rate": 0.03, "columns": 0.4, "leaf_weight": 1.0},
+    {"leaves": 31, "columns": 0.3, "row_fraction": 0.6},
+    {"leaves": 15, "learning_rate": 0.1, "columns": 1.0, "row_fraction": 1.0},
+    {"leaves": 4, "learning_rate": 0.1},
+    {"leaves": 63, "columns": 0.5, "l2": 10.0, "leaf_weight": 4.0},
+)
+_NATIVE = {
+    "lightgbm": {"leaves": "num_leaves", "columns": "feature_fraction"},
+    "xgboost": {"leaves": "max_depth", "columns": "colsample_bytree"},
+}
+
+
+def _spread(families: Sequence[str]) -> list[Candidate]:
+    """Return the contrasting candidates, of the families in turn."""
+    found = []
+    for place, setting in enumerate(_SPREAD if families else ()):
+        family = families[place % len(families)]
+        names = _NATIVE[family]
+        values = {names.get(name, name): value for name, value in setting.items()}
+        if "max_depth" in values:
+            values["max_depth"] = round(math.log2(values["max_depth"] + 1))
+        found.append(Candidate(family, CROSS_ENTROPY, tuple(values.items())))
+    return found
+
+
+def _random_candidate(space: Space, class_counts: Counts, seed: Sequence[int]) -> Candidate:
+    """Draw family, loss and parameters; half of the candidates have cross entropy.
 
     Values are kept to four digits, so that a candidate can be read and typed again.
     """
-    family = trial.suggest_categorical("family", list(space.families))
-    loss = trial.suggest_categorical("loss", list(space.losses))
-    loss_values = {
-        name: _short(_ask(trial, f"{loss}.{name}", reach)) for name, reach in _loss_ranges(loss).items()
-    }
+    generator = np.random.default_rng(seed)
+    boosted = [name for name in space.families if FAMILIES[name].rounds]
+    family = str(generator.choice(boosted or list(space.families)))
+    others = [loss for loss in space.losses if loss != CROSS_ENTROPY]
+    loss = str(generator.choice(others)) if others and generator.random() < 0.5 else CROSS_ENTROPY
+    loss_values = {name: _drawn(generator, reach) for name, reach in _loss_ranges(loss).items()}
     values = {
-        name: _short(_ask(trial, f"{family}.{name}", reach))
+        name: _drawn(generator, reach)
         for name, reach in FAMILIES[family].parameters.items()
+        if name != FAMILIES[family].rounds
     }
     return Candidate(family, _loss_text(loss, loss_values, class_counts), tuple(values.items()))
 
 
-def distributions(space: Space, names: Sequence[str]) -> dict[str, BaseDistribution]:
-    """Return the distributions of parameters of the search, by name."""
-    from optuna.distributions import CategoricalDistribution
-
-    result: dict[str, BaseDistribution] = {}
-    for name in names:
-        if name in ("family", "loss"):
-            choices = space.families if name == "family" else space.losses
-            result[name] = CategoricalDistribution(list(choices))
-        else:
-            owner, parameter = name.rsplit(".", 1)
-            ranges = FAMILIES[owner].parameters if owner in FAMILIES else _loss_ranges(owner)
-            result[name] = _distribution(ranges[parameter])
-    return result
+def _drawn(generator: np.random.Generator, reach: SearchRange) -> Number:
+    """Draw from a range, uniformly or in its logarithm."""
+    if reach.log:
+        value = math.exp(generator.uniform(math.log(reach.low), math.log(reach.high)))
+    else:
+        value = float(generator.uniform(reach.low, reach.high))
+    return round(value) if isinstance(reach.low, int) else float(f"{value:.4g}")
 
 
 def _defaults(loss: str) -> dict[str, Number]:
@@ -170,14 +205,6 @@ def _real(declared: SearchRange) -> SearchRange:
     """Return a range with floats as ends: a loss declares (0, 2), but means real numbers."""
     low, high, default = (float(end) for end in (declared.low, declared.high, declared.default))
     return SearchRange(low, high, default, declared.log)
-
-
-def _distribution(reach: SearchRange) -> BaseDistribution:
-    from optuna.distributions import FloatDistribution, IntDistribution
-
-    if isinstance(reach.low, int):
-        return IntDistribution(reach.low, int(reach.high), log=reach.log)
-    return FloatDistribution(reach.low, reach.high, log=reach.log)
 
 
 def _grid(loss: str) -> list[dict[str, Number]]:
@@ -206,16 +233,6 @@ def _loss_text(loss: str, values: Mapping[str, Number], class_counts: Counts) ->
         if name in values or usual[name] is MISSING or value != usual[name]
     ]
     return f"{loss}({','.join(written)})"
-
-
-def _ask(trial: OptunaTrial, name: str, reach: SearchRange) -> Number:
-    if isinstance(reach.low, int):
-        return trial.suggest_int(name, reach.low, int(reach.high), log=reach.log)
-    return trial.suggest_float(name, reach.low, reach.high, log=reach.log)
-
-
-def _short(value: Number) -> Number:
-    return value if isinstance(value, int) else float(f"{value:.4g}")
 
 
 def _texts(given: Sequence[str] | str) -> list[str]:

@@ -6,6 +6,7 @@ Each statement has one function here, so that all of them say the same.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,14 @@ __all__ = [
     "headline",
     "headline_parts",
     "interval_words",
-    "loss_verdict",
+    "model_words",
     "no_alert_note",
     "repeat_note",
     "rows_with_positives",
     "search_note",
     "search_summary",
     "split_sentence",
+    "verdict",
 ]
 
 
@@ -103,35 +105,39 @@ def search_note(search: SearchSummary) -> str:
     """Say what ended the search early; empty if all candidates were tried.
 
     >>> from raresight.automl.evaluation import SearchSummary
-    >>> search_note(SearchSummary(10, 2, 0, 100, 9.0, "interrupted"))
+    >>> search_note(SearchSummary(12, 0, 100, 9.0, "interrupted"))
     'The search was interrupted after 12 of 100 candidates.'
-    >>> search_note(SearchSummary(50, 3, 0, None, 600.0, "budget"))
+    >>> search_note(SearchSummary(53, 0, None, 600.0, "budget"))
     'The time for the search ended after 53 candidates.'
     """
     if search.stopped_by == "trials":
         return ""
     done = _counted(search.done, "candidate")
+    if search.stopped_by == "budget":
+        return f"The time for the search ended after {done}."
     if search.planned is not None:
         done = f"{search.done:,} of {_counted(search.planned, 'candidate')}"
-    if search.stopped_by == "interrupted":
-        return f"The search was interrupted after {done}."
-    return f"The time for the search ended after {done}."
+    return f"The search was interrupted after {done}."
 
 
 def search_summary(search: SearchSummary) -> str:
     """Summarise the search in at most two sentences.
 
     >>> from raresight.automl.evaluation import SearchSummary
-    >>> search_summary(SearchSummary(40, 9, 1, 50, 38.2, "trials"))
-    '50 candidates in 38.2 seconds: 40 complete, 9 stopped early, 1 failed.'
+    >>> search_summary(SearchSummary(49, 1, 50, 38.2, "trials"))
+    '50 candidates in 38.2 seconds, of which 1 failed.'
     """
-    states = [(search.complete, "complete"), (search.pruned, "stopped early")]
-    if search.failed:
-        states.append((search.failed, "failed"))
-    parts = ", ".join(f"{number:,} {what}" for number, what in states)
     seconds = f"{search.seconds:.1f}" if search.seconds < 100 else f"{search.seconds:,.0f}"
+    failed = f", of which {search.failed:,} failed" if search.failed else ""
     candidates = _counted(search.done, "candidate")
-    return f"{candidates} in {seconds} seconds: {parts}. {search_note(search)}".strip()
+    return f"{candidates} in {seconds} seconds{failed}. {search_note(search)}".strip()
+
+
+def model_words(candidates: Sequence[Candidate]) -> str:
+    """Name the candidates of a model in a sentence."""
+    if len(candidates) == 1:
+        return candidates[0].describe()
+    return f"a blend of {len(candidates)} models"
 
 
 def repeat_note(search: SearchSummary) -> str:
@@ -168,8 +174,9 @@ class Verdict:
     Attributes:
         kind: "loss" (it did), "parameters" (they gained what was gained), "made_up" (the loss made up for its
             parameters), "small" (beyond chance, but too small to act on), "chance", "loss_lost" or
-            "search_lost" (cross entropy was better), and where cross entropy won: "defaults", or
-            "tuning_gained", "tuning_lost", "tuning_small", "tuning_even" for its parameters.
+            "search_lost" (cross entropy was better). Where cross entropy won: "defaults", or "tuning_gained",
+            "tuning_lost", "tuning_small", "tuning_even" for its parameters. For a blend: "blend_gained",
+            "blend_lost", "blend_small", "blend_even".
         sentence: The verdict in sentences.
     """
 
@@ -181,19 +188,67 @@ class Verdict:
         return self.kind == "loss"
 
 
-def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation, min_gain: float) -> Verdict:
-    """Decide whether the loss mattered on the held-out rows.
+def verdict(
+    chosen: Sequence[Candidate],
+    held_out: HeldOutEvaluation,
+    best_loss: tuple[Candidate, Comparison] | None,
+    min_gain: float,
+) -> Verdict:
+    """Decide what the search and the losses gained, by paired intervals.
+
+    Args:
+        chosen: The candidates of the model.
+        held_out: Comparisons on the held-out rows.
+        best_loss: The best candidate of another loss than cross entropy, compared out of fold with the best
+            of cross entropy.
+        min_gain: The least difference that counts, in points of 0.01.
+    """
+    if len(chosen) == 1 and chosen[0].loss != CROSS_ENTROPY:
+        return _of_loss(chosen[0], held_out, min_gain)
+    found = _of_blend(chosen, held_out, min_gain) if len(chosen) > 1 else None
+    found = found or _of_tuning(held_out.against_baseline, min_gain)
+    if best_loss is None:
+        return found
+    candidate, compared = best_loss
+    return Verdict(
+        found.kind,
+        f"{found.sentence} Of the other losses {candidate.loss} came nearest in cross-validation: "
+        f"{_signed(compared.difference)} points to the best cross entropy ({_span(compared)}).",
+    )
+
+
+def _of_blend(chosen: Sequence[Candidate], held_out: HeldOutEvaluation, min_gain: float) -> Verdict:
+    """Decide for a blend: what did it change to cross entropy with defaults?"""
+    baseline = held_out.against_baseline
+    assert baseline is not None
+    blend = f"A blend of {len(chosen)} models was best in cross-validation."
+    effect, counts = effect_of(baseline, min_gain), _counts(min_gain)
+    gap = f"{_points(baseline)} of partial AUC on the held-out rows ({_span(baseline)})"
+    if effect == "gain":
+        text = f"{blend} It gains {gap} over cross entropy with defaults. {counts}"
+        return Verdict("blend_gained", text)
+    if effect == "loss":
+        text = f"{blend} Cross entropy with defaults has {gap} more. {counts}"
+        return Verdict("blend_lost", text)
+    change = f"{_signed(baseline.difference)} points of partial AUC on the held-out rows ({_span(baseline)})."
+    if effect == "small":
+        return Verdict(
+            "blend_small", f"{blend} {_small(min_gain)} To cross entropy with defaults it is {change}"
+        )
+    text = f"{blend} Its difference to cross entropy with defaults may be chance: {change} {counts}"
+    return Verdict("blend_even", text)
+
+
+def _of_loss(winner: Candidate, held_out: HeldOutEvaluation, min_gain: float) -> Verdict:
+    """Decide whether the loss of a single candidate mattered.
 
     It did if the winner beats cross entropy with defaults and cross entropy with its own parameters. Each
     difference must be beyond chance, by the paired interval, and at least `min_gain` points.
     """
     twin, baseline, name = held_out.against_twin, held_out.against_baseline, winner.loss
-    if name == CROSS_ENTROPY:
-        return _of_tuning(baseline, min_gain)
     assert twin is not None
-    if not winner.parameters:  # then both comparisons are with the same model
+    if baseline is None:  # cross entropy with defaults failed
         return _of_one(name, twin, min_gain)
-    assert baseline is not None
     effects = (effect_of(twin, min_gain), effect_of(baseline, min_gain))
     # The order of the cases matters. A gain over both comes first. Then a loss against the plain baseline:
     # that reader should take the simpler model, whatever the twin says.
@@ -208,8 +263,8 @@ def loss_verdict(winner: Candidate, held_out: HeldOutEvaluation, min_gain: float
     if effects[1] == "loss":
         return Verdict(
             "search_lost",
-            f"The search did not help. On the held-out rows cross entropy {plain} has {_points(baseline)} "
-            f"more partial AUC than {name}. Prefer the simpler model. {counts}",
+            f"The loss did not help. On the held-out rows cross entropy {plain} has {_points(baseline)} "
+            f"more partial AUC than {name}, which was best in cross-validation. {counts}",
         )
     if effects[0] == "loss":
         return Verdict(
@@ -273,7 +328,7 @@ def _of_tuning(found: Comparison | None, min_gain: float) -> Verdict:
     if effect == "gain":
         return Verdict("tuning_gained", f"{won}. Its parameters gain {gap} over the defaults. {counts}")
     if effect == "loss":
-        lost = f"Its parameters lose {gap} to the defaults: prefer those."
+        lost = f"Its parameters lose {gap} to the defaults."
         return Verdict("tuning_lost", f"{won}. {lost} {counts}")
     change = f"{_signed(found.difference)} points of partial AUC on the held-out rows ({_span(found)})."
     if effect == "small":

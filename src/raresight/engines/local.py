@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -133,7 +133,7 @@ class LocalEngine:
     def run(
         self,
         work: Callable[[Arrays, Task], Result],
-        tasks: Sequence[Task],
+        tasks: Iterable[Task],
         shared: SharedArrays,
         interrupts: Interrupts | None = None,
     ) -> Iterator[tuple[int, Result]]:
@@ -142,7 +142,7 @@ class LocalEngine:
         Args:
             work: A pure function of the shared arrays and one task; for two jobs or more one that a module
                 defines, or a `functools.partial` of one.
-            tasks: Second arguments of `work`, one per task.
+            tasks: Second arguments of `work`, one per task. The next one is taken when a process is free.
             shared: Result of `share`.
             interrupts: A Ctrl-C that it has noted is raised here; running tasks are ended.
 
@@ -174,15 +174,14 @@ class LocalEngine:
     def _run_elsewhere(
         self,
         work: Callable[[Arrays, Task], Result],
-        tasks: Sequence[Task],
+        tasks: Iterable[Task],
         shared: SharedArrays,
         interrupts: Interrupts,
     ) -> Iterator[tuple[int, Result]]:
         waiting = iter(enumerate(tasks))
         running: dict[Future[Result], int] = {}
         while True:
-            # One task more than workers: none is idle while this process handles a result.
-            for index, task in islice(waiting, self.jobs + 1 - len(running)):
+            for index, task in islice(waiting, self.jobs - len(running)):
                 running[self._submit(work, shared, task)] = index
             if not running:
                 return

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..boosting import LightGBMClassifier, NoSplitWarning, XGBoostClassifier
-from ..boosting.classifier import BoostedClassifier
-from ..boosting.defaults import limits_of
+from ..boosting.classifier import BoostedClassifier, GrowingBooster
+from ..boosting.defaults import CHILD_POSITIVES, L2_POSITIVES, limits_of
 from ..losses import Loss
 from ..losses.for_classes import loss_for_classes
 from ..losses.start import start_of
-from .families import FAMILIES, Candidate, Fitted, TrainingRows, kept_warnings
+from .families import FAMILIES, Candidate, Fitted, GrowingFit, TrainingRows, kept_warnings
 
-__all__ = ["BoostedPart", "fit", "load"]
+__all__ = ["BoostedPart", "begin", "fit", "load"]
 
 _CLASSIFIERS: dict[str, type[BoostedClassifier]] = {
     "lightgbm": LightGBMClassifier,
@@ -80,13 +80,47 @@ def load(folder: Path, family: str) -> BoostedPart:
     return BoostedPart(family, classifier)
 
 
+def begin(
+    candidate: Candidate,
+    rows: TrainingRows,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    seed: int,
+    threads: int | None,
+) -> GrowingFit:
+    """Begin a training that watches the rows X, y."""
+    loss, classifier = _classifier(candidate, rows, seed, threads)
+    growing = classifier.growing(
+        rows.X, rows.y, rows.weights, watched=(X, y), categorical_feature=list(rows.categorical)
+    )
+    return _Growing(loss, growing)
+
+
+@dataclass(frozen=True, eq=False)
+class _Growing:
+    loss: Loss
+    booster: GrowingBooster
+
+    def grow(self, rounds: int) -> None:
+        self.booster.grow(rounds)
+
+    def log_odds(self) -> NDArray[np.float64]:
+        return np.asarray(self.loss.log_odds(self.booster.scores().astype(np.float64)))
+
+
+def _classifier(
+    candidate: Candidate, rows: TrainingRows, seed: int, threads: int | None
+) -> tuple[Loss, BoostedClassifier]:
+    loss = loss_for_classes(candidate.loss, np.bincount(rows.y, minlength=2))
+    native = _native_settings(candidate, loss, rows)
+    made = _CLASSIFIERS[candidate.family](candidate.loss, random_state=seed, n_jobs=threads, **native)
+    return loss, made
+
+
 def _fit_one(candidate: Candidate, rows: TrainingRows, seed: int, threads: int | None) -> Fitted:
     with kept_warnings(NoSplitWarning) as kept:
-        loss = loss_for_classes(candidate.loss, np.bincount(rows.y, minlength=2))
-        native = _native_settings(candidate, loss, rows)
-        classifier = _CLASSIFIERS[candidate.family](
-            candidate.loss, random_state=seed, n_jobs=threads, **native
-        ).fit(rows.X, rows.y, rows.weights, categorical_feature=list(rows.categorical))
+        loss, classifier = _classifier(candidate, rows, seed, threads)
+        classifier.fit(rows.X, rows.y, rows.weights, categorical_feature=list(rows.categorical))
     # The number of threads is a matter of the machine, not of the model: it is not to be saved.
     classifier.set_params(n_jobs=None)
     part = BoostedPart(candidate.family, classifier)
@@ -95,20 +129,24 @@ def _fit_one(candidate: Candidate, rows: TrainingRows, seed: int, threads: int |
 
 
 def _native_settings(candidate: Candidate, loss: Loss, rows: TrainingRows) -> dict[str, Any]:
-    """Translate parameters to the library's names; limits of leaves are scaled ones of boosting."""
+    """Translate parameters to the library's names; limits of leaves count positive rows."""
     settings: dict[str, Any] = dict(candidate.settings())
     limits = limits_of(loss, start_of(loss, rows.shares))
-    leaf_weight = settings.pop("leaf_weight")
-    child, l2 = leaf_weight * limits.min_child_weight, leaf_weight * limits.l2
+    child = settings.pop("leaf_weight") * limits.min_child_weight / CHILD_POSITIVES
+    l2 = settings.pop("l2") * limits.l2 / L2_POSITIVES
+    row_fraction = settings.pop("row_fraction")
     if candidate.family == "lightgbm":
         return settings | {
             "min_sum_hessian_in_leaf": child,
             "lambda_l2": l2,
             # As for the l2 of leaves: in units of the loss's curvature.
-            "cat_l2": _CATEGORY_L2 * limits.l2 / 2,
+            "cat_l2": _CATEGORY_L2 * limits.l2 / L2_POSITIVES,
+            "bagging_fraction": row_fraction,
+            "bagging_freq": 1,
             # LightGBM would otherwise time two ways to sum on each run, and take the faster one.
             "deterministic": True,
             "force_col_wise": True,
             "verbosity": -1,
         }
+    settings["subsample"] = row_fraction
     return settings | {"min_child_weight": child, "reg_lambda": l2, "verbosity": 0}

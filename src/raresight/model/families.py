@@ -45,7 +45,9 @@ __all__ = [
     "Family",
     "Fitted",
     "FittedPart",
+    "GrowingFit",
     "TrainingRows",
+    "begin_candidate",
     "fit_candidates",
     "installed_families",
     "kept_warnings",
@@ -75,7 +77,8 @@ class Family:
         packages: Under which names they may be installed, for the record of versions.
         only_if_named: Whether a search takes it only where it is named.
         fits_together: Whether candidates share each pass over the rows, so that they are fitted together.
-        work: The parameter that the time of a fit grows with. Default: none.
+        rounds: The parameter that counts rounds, where a search finds their number while the folds are
+            trained side by side (`begin`). Default: none.
         files: What `save` writes and `load` reads, first the native model.
     """
 
@@ -89,7 +92,7 @@ class Family:
     packages: tuple[str, ...] = ()
     only_if_named: bool = False
     fits_together: bool = False
-    work: str = ""
+    rounds: str = ""
 
     @property
     def defaults(self) -> dict[str, Number]:
@@ -99,9 +102,12 @@ class Family:
 
 def _booster(**own: SearchRange) -> dict[str, SearchRange]:
     return {
-        "learning_rate": SearchRange(0.03, 0.3, default=0.1, log=True),
-        "n_estimators": SearchRange(50, 400, default=100, log=True),
-        "leaf_weight": SearchRange(0.25, 8.0, default=1.0, log=True),
+        "learning_rate": SearchRange(0.02, 0.2, default=0.05, log=True),
+        "n_estimators": SearchRange(50, 400, default=200, log=True),
+        # In positive rows, see `raresight.boosting.defaults`.
+        "leaf_weight": SearchRange(0.1, 8.0, default=0.5, log=True),
+        "l2": SearchRange(0.1, 20.0, default=1.0, log=True),
+        "row_fraction": SearchRange(0.5, 1.0, default=0.8),
         **own,
     }
 
@@ -116,7 +122,7 @@ def _net(**own: SearchRange) -> dict[str, SearchRange]:
     return common | own
 
 
-_SHARE = SearchRange(0.4, 1.0, default=1.0)
+_SHARE = SearchRange(0.2, 1.0, default=0.7)
 _NET_FILES = ("deep.safetensors", "deep.json")
 
 # Nets only where they are named: for the bundled sample one core takes 0.7 s for a booster, 2.6 s for a plain
@@ -135,11 +141,11 @@ _FAMILIES = (
         "LightGBM",
         "boosted_family",
         ("lightgbm.txt", "lightgbm.txt.raresight.json"),
-        _booster(num_leaves=SearchRange(4, 64, default=31, log=True), feature_fraction=_SHARE),
+        _booster(num_leaves=SearchRange(4, 128, default=31, log=True), feature_fraction=_SHARE),
         libraries=("lightgbm",),
         extra="boosting",
         packages=("lightgbm",),
-        work="n_estimators",
+        rounds="n_estimators",
     ),
     Family(
         "xgboost",
@@ -151,7 +157,7 @@ _FAMILIES = (
         extra="boosting",
         # The small build for machines without a GPU has a name of its own.
         packages=("xgboost", "xgboost-cpu"),
-        work="n_estimators",
+        rounds="n_estimators",
     ),
     Family(
         "deep",
@@ -163,7 +169,6 @@ _FAMILIES = (
         extra="torch",
         packages=("torch", "safetensors"),
         only_if_named=True,
-        work="epochs",
     ),
     Family(
         "tabm",
@@ -178,7 +183,6 @@ _FAMILIES = (
         extra="tabm",
         packages=("torch", "safetensors", "tabm"),
         only_if_named=True,
-        work="epochs",
     ),
     Family(
         "tabnet",
@@ -194,7 +198,6 @@ _FAMILIES = (
         extra="torch",
         packages=("torch", "safetensors"),
         only_if_named=True,
-        work="epochs",
     ),
 )
 FAMILIES: dict[str, Family] = {family.name: family for family in _FAMILIES}
@@ -235,18 +238,18 @@ class Candidate:
         loss: Text that `raresight.losses.parse` reads, such as `"tbl(alpha=0.8,C=0.5)"`.
         parameters: Pairs of name and number; they are kept sorted by name. Linear models have `l2`. Boosted
             ones have `learning_rate`, `n_estimators`, the size of a tree (`num_leaves` for LightGBM,
-            `max_depth` for XGBoost), the share of columns a tree may use (`feature_fraction`,
-            `colsample_bytree`), and `leaf_weight`, a factor on the least Hessian of a leaf and on its l2,
-            whose defaults follow the loss (`raresight.boosting.defaults`), so that it means the same for
-            every loss. Nets (`raresight.deep`) have `learning_rate`, `epochs`, the `width` of a layer and
-            `weight_decay`; `deep` is a plain net of two hidden layers, `tabm` has `dropout` besides and
-            `tabnet` the number of its `steps`.
+            `max_depth` for XGBoost), the share of rows and of columns that a tree sees (`row_fraction`;
+            `feature_fraction`, `colsample_bytree`), and `leaf_weight` and `l2`, the least Hessian of a leaf
+            and its l2. Both count positive rows (`raresight.boosting.defaults`), so that they mean the same
+            for every loss and prior. Nets (`raresight.deep`) have `learning_rate`, `epochs`, the `width` of a
+            layer and `weight_decay`; `deep` is a plain net of two hidden layers, `tabm` has `dropout` besides
+            and `tabnet` the number of its `steps`.
 
     >>> candidate = Candidate("lightgbm", "tbl(alpha=0.8,C=0.5)", (("num_leaves", 15), ("leaf_weight", 2.0)))
     >>> candidate.text
     'lightgbm, tbl(alpha=0.8,C=0.5), leaf_weight=2.0, num_leaves=15'
     >>> candidate.settings()["n_estimators"]
-    100
+    200
     """
 
     family: str
@@ -276,6 +279,14 @@ class Candidate:
         """Describe the candidate: `LightGBM, tbl(alpha=0.8,C=0.5), num leaves 15`."""
         shown = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in self.parameters)
         return ", ".join([FAMILIES[self.family].title, self.loss, *shown])
+
+    def having(self, **values: Number) -> Candidate:
+        """Return the candidate with other values of some parameters.
+
+        >>> Candidate("linear", "tbl").having(l2=1e-3).text
+        'linear, tbl, l2=0.001'
+        """
+        return replace(self, parameters=tuple((dict(self.parameters) | values).items()))
 
     def settings(self) -> dict[str, Number]:
         """Return every parameter of the family, defaults included."""
@@ -472,11 +483,22 @@ class TrainingRows:
         return start_of(loss, self.shares).scores[0]
 
 
+class GrowingFit(Protocol):
+    """A fit whose rounds are asked for in pieces, with rows to look at in between."""
+
+    def grow(self, rounds: int) -> None:
+        """Train so many rounds more."""
+
+    def log_odds(self) -> Floats:
+        """Return the log-odds of the watched rows, by the link of the loss alone."""
+
+
 class FamilyModule(Protocol):
-    """Interface of the module of a family."""
+    """Interface of the module of a family; `begin` is there where `Family.rounds` names a parameter."""
 
     fit: Callable[[Sequence[Candidate], TrainingRows, int, int | None], list[Fitted]]
     load: Callable[[Path, str], FittedPart]
+    begin: Callable[[Candidate, TrainingRows, NDArray[Any], NDArray[Any], int, int | None], GrowingFit]
 
 
 def _module_of(family: str) -> FamilyModule:
@@ -523,10 +545,45 @@ def fit_candidates(
     families = sorted({candidate.family for candidate in candidates})
     if len(families) > 1:
         raise ValueError(f"candidates of one family are fitted together, got {' and '.join(families)}")
+    rows = _training_rows(X, y, categorical, n_categories, weights)
+    return _module_of(families[0]).fit(candidates, rows, seed, threads)
+
+
+def begin_candidate(
+    candidate: Candidate,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    categorical: Sequence[int],
+    n_categories: Sequence[int],
+    *,
+    watched: tuple[NDArray[Any], NDArray[Any]],
+    weights: Any = None,
+    seed: int = 0,
+    threads: int | None = 1,
+) -> GrowingFit:
+    """Begin the fit of a candidate whose family trains in rounds.
+
+    Args:
+        candidate: A candidate of a family with `Family.rounds`; its own number of rounds does not count.
+        X, y, categorical, n_categories, weights, seed, threads: As for `fit_candidates`.
+        watched: Matrix and labels of the rows to look at.
+
+    >>> X, y = np.arange(200.0)[:, None], np.arange(200) % 20 == 0
+    >>> growing = begin_candidate(Candidate("lightgbm", "tbl"), X, y, [], [], watched=(X, y))
+    >>> growing.grow(10)
+    >>> growing.log_odds().shape
+    (200,)
+    """
+    rows = _training_rows(X, y, categorical, n_categories, weights)
+    return _module_of(candidate.family).begin(candidate, rows, *watched, seed, threads)
+
+
+def _training_rows(
+    X: NDArray[Any], y: Any, categorical: Sequence[int], n_categories: Sequence[int], weights: Any
+) -> TrainingRows:
     codes, row_weights = _read(X, y, weights)
     shares = shares_of(codes, row_weights, np.arange(2))
-    rows = TrainingRows(X, codes, categorical, n_categories, row_weights, shares)
-    return _module_of(families[0]).fit(candidates, rows, seed, threads)
+    return TrainingRows(X, codes, categorical, n_categories, row_weights, shares)
 
 
 def _read(X: NDArray[Any], y: Any, weights: Any) -> tuple[NDArray[np.int64], Floats | None]:

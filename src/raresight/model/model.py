@@ -203,6 +203,13 @@ class Model:
 
         return by_blocks(calibrated, len(X), self._threads)
 
+    def naive_probability_of_matrix(self, X: NDArray[Any]) -> Floats:
+        """Return sigmoid(z), the probability under the link of cross entropy, whatever the losses."""
+        mean: Floats = np.zeros(len(X))
+        for member, places in zip(self.members, self._positions):
+            mean += member.weight * np.asarray(member.fitted.scores(X if places is None else X[:, places]))
+        return np.asarray(expit(mean))
+
     def probability(self, table: Any) -> Floats:
         """Return the calibrated probability of each row."""
         return np.asarray(expit(self.log_odds(table)))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from ...automl.evaluation import twin_of
 from ...automl.records import Trial
-from ...automl.space import CROSS_ENTROPY
 from ...automl.wording import effect_of, repeat_note, search_summary, split_sentence
 from ...metrics import Comparison
 from ...model.families import Candidate
@@ -21,7 +19,7 @@ __all__ = ["candidates", "data", "evidence", "features", "reproduction"]
 
 MOST_ROWS = 300  # further rows are shown only if they have a role, so that the page stays small
 
-_ROLES = {"winner": "chosen", "baseline": "cross entropy, defaults", "twin": "cross entropy, same parameters"}
+_ROLES = {"winner": "chosen", "baseline": "cross entropy, defaults"}
 
 
 def candidates(content: FitContent) -> str:
@@ -30,11 +28,10 @@ def candidates(content: FitContent) -> str:
     return f"""
 <section id="candidates" aria-labelledby="candidates-head"> <h2 id="candidates-head">Candidates</h2> <p
 id="search-summary">{search_summary(outcome.search)}</p> <p class="caption">Partial AUC up to a false-positive
-rate of {w.short_percent(outcome.evaluation.max_fpr)} is the mean over the folds. The difference to cross
-entropy is in hundredths, with its paired interval. It uses the out-of-fold scores of all folds together, so
-it is not the difference of two rows of the other column. With so many candidates, some intervals exclude
-zero by chance. Colour marks a difference beyond chance of at least {outcome.options.min_gain:g} points. The
-verdict above uses the held-out rows.</p> {_leaderboard(content)} <h3>Map of the loss parameters</h3>
+rate of {w.short_percent(outcome.evaluation.max_fpr)} is that of the out-of-fold scores of all folds
+together. The difference to cross entropy with defaults is in hundredths, with its paired interval. With so
+many candidates, some intervals exclude zero by chance. Colour marks a difference beyond chance of at least
+{outcome.options.min_gain:g} points. The verdict above uses the held-out rows.</p> {_leaderboard(content)} <h3>Map of the loss parameters</h3>
 {_map(content)}
 </section>"""
 
@@ -53,7 +50,8 @@ def _map(content: FitContent) -> str:
 def _leaderboard(content: FitContent) -> str:
     outcome = content.outcome
     rows = [
-        (rank, trial, _role(rank, trial, outcome.winner)) for rank, trial in enumerate(outcome.leaderboard, 1)
+        (rank, trial, _role(trial, outcome.chosen, outcome.baseline))
+        for rank, trial in enumerate(outcome.leaderboard, 1)
     ]
     if not rows:
         return empty("No candidate was compared.")
@@ -76,13 +74,10 @@ def _leaderboard(content: FitContent) -> str:
     )
 
 
-def _role(rank: int, trial: Trial, winner: Candidate) -> str:
-    candidate = trial.candidate
-    if rank == 1 and candidate == winner:
+def _role(trial: Trial, chosen: Sequence[Candidate], baseline: int) -> str:
+    if trial.candidate in chosen:
         return "winner"
-    if candidate.family != winner.family or candidate.loss != CROSS_ENTROPY:
-        return ""
-    return "baseline" if not candidate.parameters else "twin" if candidate == twin_of(winner) else ""
+    return "baseline" if trial.number == baseline else ""
 
 
 def _candidate(rank: int, trial: Trial, role: str, reach: float, min_gain: float) -> str:
