@@ -143,7 +143,6 @@ def test_command_line_starts_without_the_heavy_parts():
             "from raresight.losses import from_callable; from_callable(lambda z, y: z)",
             "raresight[torch]",
         ),
-        ("optuna", "import raresight; raresight.fit('sample', target='Class')", "raresight[fit]"),
         ("plotly", "import raresight; raresight.fit('sample', target='Class')", "raresight[fit]"),
         ("pyarrow", "import raresight; raresight.fit('sample', target='Class')", "raresight[fit]"),
         (

@@ -20,6 +20,7 @@ from .automl.run_identity import check_place, open_run
 from .automl.search import search
 from .common.atomic_files import write_file, write_json
 from .common.memory import need_memory
+from .common.progress import duration
 from .engines import Interrupts, LocalEngine
 from .tables.splits import read_data
 
@@ -124,16 +125,19 @@ def _run(
     tell(FitProgress("Reading the table"))
     rows = read_data(data, test, **options.of(read_data))
     open_run(folder, options, rows.fingerprint, resume=resume)
-    tell(FitProgress("Searching", columns=rows.profile.column_summary(), notes=rows.profile.warnings))
+    budget = options.seconds(len(rows.y), rows.X.shape[1])
+    limit = "" if budget is None else f"; the fit takes about {duration(budget)}"
+    columns = rows.profile.column_summary()
+    tell(FitProgress(f"Searching{limit}", columns=columns, notes=rows.profile.warnings))
     task = SearchTask.of(rows, Aim(**options.of(Aim)))
     with LocalEngine(options.jobs, folder / "search", options.space.modules) as engine:
         found = search(
             task,
             options.space,
-            Limits(options.trials, options.budget),
+            Limits(options.trials, budget),
             folder=folder / "search",
             engine=engine,
-            listener=lambda progress: tell(FitProgress("Searching", progress)),
+            listener=lambda progress: tell(FitProgress(f"Searching{limit}", progress)),
         )
         need_memory(256, "the evaluation")
         # What is left takes seconds: a first Ctrl-C waits for it, a second one ends it.

@@ -341,7 +341,7 @@ def conclude(
         seconds: Function that returns the seconds since the fit began.
         tell: Function called with the name of each stage.
     """
-    choice = choose(found, task)
+    choice = choose(found, task, single_only=options.single)
     baseline = baseline_of(found)
     chosen = [trial.candidate for trial in choice.members]
     single = choice.single.candidate if len(chosen) > 1 else None

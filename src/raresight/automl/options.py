@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from .space import Space
 
 __all__ = [
-    "DEFAULT_BUDGET",
-    "DEFAULT_TRIALS",
+    "PRESETS",
     "TABLE",
     "Options",
     "check_names",
@@ -42,8 +41,11 @@ DEFAULT_MAX_FPR = 0.01
 SMALLEST_FPR = 1e-9
 # In points of partial AUC. Smaller differences are beyond chance on large tables, but change no decision.
 DEFAULT_MIN_GAIN = 0.1
-DEFAULT_TRIALS = 100
-DEFAULT_BUDGET = 180.0
+# Seconds of a fit of a table of 300,000 rows and 30 columns, and of smaller ones.
+PRESETS = {"quick": 30.0, "default": 180.0, "best": 1800.0}
+_USUAL_CELLS = 9e6
+# A table ten times as large gets ten times as long; above that, time is asked for.
+_MOST_TIMES = 10.0
 TABLE = "TABLE"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -93,13 +95,18 @@ class Options:
     losses: tuple[str, ...] = _option(
         "Losses to search, such as 'tbl,focal(gamma=2)'. Default: seven losses.", None
     )
-    trials: int | None = _option(
-        "Most candidates. Default: 100 within 3 minutes, or no limit where a budget is given.",
-        None,
-        typed=int,
+    preset: str = _option(
+        "Time if no budget is given: quick (30 s), default (3 min), best (30 min); longer for large tables.",
+        "default",
         free=True,
     )
-    budget: float | None = _option("Time for the search, such as 90s or 5m.", None, free=True)
+    trials: int | None = _option(
+        "Most candidates, without a limit of time unless one is given.", None, typed=int, free=True
+    )
+    budget: float | None = _option(
+        "Time for search and fits, such as 90s or 5m, instead of a preset.", None, free=True
+    )
+    single: bool = _option("Choose a single model, no blend.", False, typed=bool, free=True)
     min_gain: float = _option(
         "Least difference in partial AUC that a verdict calls a gain or a loss, in points of 0.01.",
         DEFAULT_MIN_GAIN,
@@ -123,6 +130,17 @@ class Options:
 
         return Space(self.families, self.losses)
 
+    def seconds(self, rows: int, columns: int) -> float | None:
+        """Return the time of the fit of a table; None if the number of candidates alone limits it.
+
+        >>> Options(target="fraud", families="linear").seconds(1_500_000, 30)
+        900.0
+        """
+        if self.budget is not None or self.trials is not None:
+            return self.budget
+        times = min(max(rows * columns / _USUAL_CELLS, 1.0), _MOST_TIMES)
+        return float(f"{PRESETS[self.preset] * times:.2g}")
+
     def of(self, function: Callable[..., Any]) -> dict[str, Any]:
         """Return the options that a function takes as keywords, so that no caller lists them."""
         taken = inspect.signature(function).parameters.values()
@@ -144,10 +162,14 @@ class Options:
             value = getattr(self, one.name)
             # The number of processes changes nothing, and a file of test rows leaves nothing to hold out.
             skipped = one.name == "jobs" or (one.name == "test_size" and self.test is not None)
-            if value is None or value == () or skipped:
+            if one.name == "preset":
+                skipped = self.budget is not None or self.trials is not None
+            if value is None or value is False or value == () or skipped:
                 continue
             flag = f"--{one.name.replace('_', '-')}"
-            if one.metadata["typed"] is list:
+            if value is True:
+                parts.append(flag)
+            elif one.metadata["typed"] is list:
                 parts += [part for item in value for part in (flag, item)]
             else:
                 parts += [flag, _written(one.name, value)]
@@ -191,8 +213,8 @@ def _checked(options: Options) -> dict[str, Any]:
     max_fpr = check_range(asked, "max_fpr", least=SMALLEST_FPR, below=1)
     trials = None if options.trials is None else check_whole(options.trials, "trials")
     budget = None if options.budget is None else read_duration(options.budget)
-    if trials is None and budget is None:
-        trials, budget = DEFAULT_TRIALS, DEFAULT_BUDGET
+    if options.preset not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {options.preset!r}")
     return {
         "positive": None if options.positive is None else str(options.positive),
         "fpr": fpr,

@@ -110,7 +110,11 @@ def _signature() -> inspect.Signature:
         typed = list[str] if one.metadata["typed"] is list else one.metadata["typed"]
         default = {MISSING: inspect.Parameter.empty, (): None}.get(one.default, one.default)
         wanted = typed if default is not None else typed | None
-        parameters.append(_parameter(one.name, wanted, default, typer.Option(help=one.metadata["help"])))
+        # Without its name a switch would have a second one, to turn it off.
+        names = [f"--{one.name}"] if typed is bool else []
+        parameters.append(
+            _parameter(one.name, wanted, default, typer.Option(*names, help=one.metadata["help"]))
+        )
     parameters += [
         _parameter(
             "out", Path | None, None, typer.Option(help="Folder for the results. Default: named after data.")

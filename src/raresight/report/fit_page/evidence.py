@@ -31,7 +31,8 @@ id="search-summary">{search_summary(outcome.search)}</p> <p class="caption">Part
 rate of {w.short_percent(outcome.evaluation.max_fpr)} is that of the out-of-fold scores of all folds
 together. The difference to cross entropy with defaults is in hundredths, with its paired interval. With so
 many candidates, some intervals exclude zero by chance. Colour marks a difference beyond chance of at least
-{outcome.options.min_gain:g} points. The verdict above uses the held-out rows.</p> {_leaderboard(content)} <h3>Map of the loss parameters</h3>
+{outcome.options.min_gain:g} points. The verdict above uses the held-out rows.</p> {_leaderboard(content)}
+<h3>Map of the loss parameters</h3>
 {_map(content)}
 </section>"""
 
