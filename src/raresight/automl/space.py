@@ -103,7 +103,7 @@ def candidates(space: Space, class_counts: Counts, seed: int) -> Iterator[tuple[
     ...     print([(trial.origin, trial.candidate.text) for trial in group])
     [('default', 'linear, crossentropy')]
     [('default', 'linear, focal(gamma=2.0)')]
-    [('random', 'linear, focal(gamma=1.273), l2=1.675e-08')]
+    [('random', 'linear, focal(gamma=1.759), l2=0.0001618')]
     """
     planned: list[list[tuple[Origin, Candidate]]] = []
 

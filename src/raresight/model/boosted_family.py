@@ -148,5 +148,12 @@ def _native_settings(candidate: Candidate, loss: Loss, rows: TrainingRows) -> di
             "force_col_wise": True,
             "verbosity": -1,
         }
-    settings["subsample"] = row_fraction
-    return settings | {"min_child_weight": child, "reg_lambda": l2, "verbosity": 0}
+    return settings | {
+        "min_child_weight": child,
+        "reg_lambda": l2,
+        "subsample": row_fraction,
+        # XGBoost draws rows and columns by one generator for the whole process. Folds that grow side by side
+        # would take each other's draws, so that their scores were not those of fits alone.
+        "seed_per_iteration": True,
+        "verbosity": 0,
+    }
