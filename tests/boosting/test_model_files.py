@@ -260,9 +260,7 @@ def test_a_file_that_would_crash_the_library_is_refused(kind, change, labels, tm
     side = path.with_name(path.name + ".raresight.json")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     side.write_text(signed(json.loads(side.read_text()) | {"sha256": digest}))
-    with pytest.raises(
-        ValueError, match=r"is no sound model file: .*take the model from where"
-    ):
+    with pytest.raises(ValueError, match=r"is no sound model file: .*take the model from where"):
         kind.load(path)
 
 
