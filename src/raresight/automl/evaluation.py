@@ -92,6 +92,7 @@ class HeldOutEvaluation:
         threshold: Threshold of an alert.
         against_baseline: Winner minus cross entropy with defaults; None if the winner is that.
         against_twin: Winner minus cross entropy with the winner's parameters; None if the winner is that.
+        units: Numbers of the groups of rows that depend on each other. Default: rows are independent.
     """
 
     y: NDArray[np.int8]
@@ -101,6 +102,7 @@ class HeldOutEvaluation:
     threshold: Threshold
     against_baseline: Comparison | None
     against_twin: Comparison | None
+    units: NDArray[np.intp] | None = None
 
     @property
     def probability(self) -> NDArray[np.float64]:
@@ -554,6 +556,7 @@ def evaluate_held_out(
         threshold=find_threshold(y, log_odds, fpr, units),
         against_baseline=against(baseline),
         against_twin=against(twin),
+        units=units,
     )
 
 
