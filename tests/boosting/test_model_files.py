@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import subprocess
 
 import numpy as np
 import pytest
 
 from boosting.boosting_tables import rare_table
-from raresight.boosting import LightGBMClassifier, XGBoostClassifier
+from raresight.boosting import LightGBMClassifier, XGBoostClassifier, native_files
 from raresight.common.json_values import digest_of
 from raresight.losses import ClassWeighted, LogitAdjusted
 from raresight.metrics.eval_metrics import lightgbm_metric, xgboost_metric
@@ -211,3 +213,81 @@ def test_a_loss_from_a_function_cannot_be_saved(tmp_path):
     assert model.predict_proba(X)[:, 1].mean() == pytest.approx(Y.mean(), rel=1e-3)
     with pytest.raises(ValueError, match="no text that can be read back"):
         model.save(tmp_path / "model.json")
+
+
+# ---- files that were made to do harm ------------------------------------------------------
+
+
+def with_line(name, value):
+    """Set the first number of the first line of this name; LightGBM then crashes or never comes back."""
+
+    def change(content):
+        head, rest = content.decode().split(f"{name}=", 1)
+        # Without the sizes of trees, which a change of length would spoil: LightGBM then reads line by line.
+        text = f"{head}{name}={value} {rest.split(' ', 1)[1]}"
+        return "".join(ln for ln in text.splitlines(keepends=True) if not ln.startswith("tree_sizes="))
+
+    return change
+
+
+def with_node(name, node, value):
+    """Set an entry of a node of XGBoost's first tree."""
+
+    def change(content):
+        model = json.loads(content)
+        model["learner"]["gradient_booster"]["model"]["trees"][0][name][node] = value
+        return json.dumps(model)
+
+    return change
+
+
+CRAFTED = [
+    (LightGBMClassifier, with_line("left_child", 0)),
+    (LightGBMClassifier, with_line("left_child", 20_000_000)),
+    (LightGBMClassifier, with_line("split_feature", 2_000_000_000)),
+    (XGBoostClassifier, with_node("left_children", 0, 1_000_000)),
+    (XGBoostClassifier, with_node("parents", 1, 99_999_999)),
+    (XGBoostClassifier, with_node("split_indices", 0, 2_000_000)),
+]
+
+
+@pytest.mark.parametrize(("kind", "change"), CRAFTED)
+@pytest.mark.parametrize("labels", [Y, Y + (X[:, 1] > 1)], ids=["two classes", "three classes"])
+def test_a_file_that_would_crash_the_library_is_refused(kind, change, labels, tmp_path):
+    path = tmp_path / NAMES[kind]
+    fitted(kind, labels).save(path)
+    path.write_text(change(path.read_bytes()))
+    side = path.with_name(path.name + ".raresight.json")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    side.write_text(signed(json.loads(side.read_text()) | {"sha256": digest}))
+    with pytest.raises(ValueError, match=r"is no sound model file: .*take the model from where"):
+        kind.load(path)
+
+
+KINDS = [
+    (LightGBMClassifier, {"boosting": "dart"}),
+    (XGBoostClassifier, {"booster": "dart"}),
+    (XGBoostClassifier, {"num_parallel_tree": 2}),
+]
+
+
+@pytest.mark.parametrize(("kind", "native"), [(kind, {}) for kind in NAMES] + KINDS)
+@pytest.mark.parametrize("labels", [Y, Y + (X[:, 1] > 1)], ids=["two classes", "three classes"])
+def test_a_file_from_elsewhere_is_tried_once(kind, native, labels, tmp_path, monkeypatch):
+    started = []
+    run = subprocess.run
+
+    def counted(arguments, **options):
+        started.append(arguments)
+        return run(arguments, **options)
+
+    monkeypatch.setattr(native_files.subprocess, "run", counted)
+    path = tmp_path / NAMES[kind]
+    model = fitted(kind, labels, **native)
+    model.save(path)
+    kind.load(path)  # this user wrote it
+    assert not started
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for _ in range(2):
+        np.testing.assert_array_equal(kind.load(path).predict_proba(X), model.predict_proba(X))
+    assert len(started) == 1

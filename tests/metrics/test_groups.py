@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raresight.common.dependent_rows import group_codes
 from raresight.metrics import compare, evaluate, interval, threshold_at_fpr, time_blocks
-from raresight.metrics._groups import group_codes
 from raresight.metrics.threshold import NoThresholdError, allowed_false_positives, design_effect
 
 METRICS = [

@@ -21,12 +21,13 @@ import pytest
 from typer.testing import CliRunner
 
 from model.model_tables import plain_columns
+from raresight.boosting import native_files
+from raresight.boosting.native_files import UncheckedModelWarning
 from raresight.cli import app
 from raresight.common.json_values import digest_of
-from raresight.model import Candidate, Model, Policy, fit_candidates, load, native_files, sign_model
+from raresight.model import Candidate, Model, Policy, fit_candidates, load, sign_model
 from raresight.model.families import FAMILIES
 from raresight.model.folder import MODEL_FILE, POLICIES_FILE, SIGNATURE_FILE
-from raresight.model.native_files import UncheckedModelWarning
 from raresight.tables.schema import learn_schema
 
 TABLE = pa.table(plain_columns(2000))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,9 +13,10 @@ import pytest
 from raresight.losses import Focal, param, parse, registry
 from raresight.metrics import recall_at_fpr
 from raresight.model.families import Candidate
+from raresight.report import fit_content
 from raresight.report.fit_content import map_place
 from raresight.report.fit_measures import band_of, curve_of, distribution_of, information_of, reliability_of
-from report.fit_page_sample import scores
+from report.fit_page_sample import outcome_of, scores
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,30 @@ def test_band_holds_the_recall(rows):
     for point in band:
         assert point.recall == recall_at_fpr(*rows, fpr=point.fpr)
         assert point.low <= point.recall <= point.high
+
+
+def test_bands_and_information_count_groups():
+    """Each row is there eight times, so the rows say no more than one in eight of them would."""
+    random = np.random.default_rng(0)
+    y, groups = np.repeat(np.arange(1_000) < 50, 8).astype(int), np.repeat(np.arange(1_000), 8)
+    scores = np.repeat(random.normal(size=1_000), 8) + 2 * y
+    rows, units = (band_of(y, scores, groups=own, points=5, draws=200) for own in (None, groups))
+    for row, unit in zip(rows[:-1], units[:-1], strict=True):
+        assert unit.recall == row.recall
+        assert unit.high - unit.low > 1.5 * (row.high - row.low)
+    (row,), (unit,) = (information_of(y, scores, ["tbl"], 0.05, groups=own) for own in (None, groups))
+    assert unit.explained_high - unit.explained_low > 1.5 * (row.explained_high - row.explained_low)
+
+
+def test_the_content_of_a_fit_counts_its_groups(rows, monkeypatch):
+    groups = np.arange(len(rows[0])) // 4
+    outcome = outcome_of(*rows)
+    seen = []
+    for name in ("band_of", "information_of"):
+        monkeypatch.setattr(fit_content, name, lambda *_, groups, **__: seen.append(groups) or ())
+    monkeypatch.setattr(fit_content, "_importance", lambda _: ())
+    fit_content.content_of(replace(outcome, held_out=replace(outcome.held_out, units=groups)))
+    assert seen[0] is seen[1] is groups
 
 
 def test_reliability_counts_every_row_and_covers_the_truth():

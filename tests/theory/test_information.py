@@ -315,6 +315,46 @@ def test_intervals_of_samples_cover(mean, positives):
     assert np.all(np.abs(ends[..., 1].mean(axis=0) - truth) < 0.03)
 
 
+def grouped_samples(count, groups, size, mean):
+    """Groups of rows of one class, whose scores share most of their variance; a fifth has positives."""
+    random = np.random.default_rng(0)
+    codes = np.repeat(np.arange(groups), size)
+    y = (codes < groups // 5).astype(int)
+    for _ in range(count):
+        own, shared = random.normal(size=y.size), random.normal(size=groups)[codes]
+        yield y, mean * y + np.sqrt(0.8) * shared + np.sqrt(0.2) * own, codes
+
+
+def test_groups_are_what_an_interval_counts():
+    prior, loss = 0.01, CrossEntropy()
+    truth = explained_fraction(loss, GaussianExperiment(2.0), prior)
+    covered, found = np.zeros(2), []
+    for y, score, codes in grouped_samples(100, 200, 8, 2.0):
+        for place, groups in enumerate((codes, None)):
+            interval = explained_interval(loss, EmpiricalExperiment(y, score, groups), prior)
+            covered[place] += interval.low <= truth <= interval.high
+        found.append(explained_fraction(loss, EmpiricalExperiment(y, score, codes), prior))
+    assert abs(np.mean(found) - truth) < 0.03
+    assert covered[0] >= 90 > 80 > covered[1]
+
+
+def test_the_names_and_the_order_of_groups_play_no_part():
+    ((y, score, codes),) = grouped_samples(1, 50, 4, 1.0)
+    order = np.random.default_rng(1).permutation(y.size)
+    first = explained_interval(TBL(), EmpiricalExperiment(y, score, codes), 0.1)
+    assert first == explained_interval(TBL(), EmpiricalExperiment(y[order], score[order], codes[order]), 0.1)
+    assert first == explained_interval(TBL(), EmpiricalExperiment(y, score, codes / 7), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [([1, 2], "groups"), ([1, 1, 1, 1], "one value alone"), ([1, 1, 2, 3], "at least two groups")],
+)
+def test_groups_that_cannot_be_counted(groups, message):
+    with pytest.raises(ValueError, match=message):
+        EmpiricalExperiment([1, 1, 0, 0], [3.0, 1.0, 2.0, 0.0], groups)
+
+
 def test_an_interval_belongs_to_its_estimate():
     (sample,) = samples(1, 50, 1.5)
     for loss in SOME_LOSSES:

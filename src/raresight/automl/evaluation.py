@@ -96,6 +96,7 @@ class HeldOutEvaluation:
         against_baseline: Model minus cross entropy with defaults; None if the model is that.
         against_twin: Model minus cross entropy with its parameters; None for a blend or cross entropy.
         against_single: Blend minus the single candidate; None without a blend.
+        units: Numbers of the groups of rows that depend on each other. Default: rows are independent.
     """
 
     y: NDArray[np.int8]
@@ -106,6 +107,7 @@ class HeldOutEvaluation:
     against_baseline: Comparison | None
     against_twin: Comparison | None
     against_single: Comparison | None = None
+    units: NDArray[np.intp] | None = None
 
     @property
     def probability(self) -> NDArray[np.float64]:
@@ -557,6 +559,7 @@ def evaluate_held_out(
         against_baseline=against(baseline),
         against_twin=against(twin),
         against_single=against(single),
+        units=units,
     )
 
 

@@ -46,6 +46,7 @@ from ..losses.start import Start, start_of
 from ..metrics.eval_metrics import EvalMetric, lightgbm_metric, xgboost_metric
 from .defaults import LeafLimits, limits_of
 from .gradients import Gradients
+from .native_files import check_native_file, is_trusted, trust
 from .objective import hessian_factor, import_library
 
 Array = np.ndarray[Any, Any]
@@ -496,17 +497,20 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "evals_result": self.evals_result_,
             "parameters": pack_parameters(parameters),
         }
-        write_model(path, self._content(path), description)
+        trust(write_model(path, self._content(path), description))
 
     @classmethod
     def load(cls, path: str | Path) -> Any:
         """Read what `save` wrote; a changed, truncated, newer or foreign file is refused with the reason.
 
-        The digests guard against accidents, not against an attacker.
+        The digests guard against accidents, not against an attacker, who writes matching ones. What this
+        user did not write or load before on this machine is therefore tried in a process of its own first:
+        a file that would crash the library's reader is refused. Load models only from people you trust all
+        the same.
         """
         path = Path(path)
         import_library(cls._library)
-        content, described = read_model(path, cls._library)
+        content, described, digest = read_model(path, cls._library)
         try:
             parameters = dict(described["parameters"])
             metric = parameters.get("eval_metric")
@@ -531,7 +535,10 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model.evals_result_ = described["evals_result"]
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{side_file(path)} lacks an entry or has a wrong one: {error}") from None
+        if not is_trusted(digest):
+            check_native_file(cls._library, path, model.n_features_in_, len(scores))
         model.booster_ = model._booster_from(content)
+        trust(digest)
         return model
 
     @staticmethod
@@ -609,8 +616,11 @@ def side_file(path: Path) -> Path:
     return path.with_name(path.name + ".raresight.json")
 
 
-def write_model(path: Path, content: bytes, description: dict[str, Any]) -> None:
-    """Write both files: each appears whole or not at all, and on a full disk the old ones are kept."""
+def write_model(path: Path, content: bytes, description: dict[str, Any]) -> str:
+    """Write both files: each appears whole or not at all, and on a full disk the old ones are kept.
+
+    Return the SHA-256 of the side-file, which stands for both: it holds that of the model file.
+    """
     described = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -621,10 +631,11 @@ def write_model(path: Path, content: bytes, description: dict[str, Any]) -> None
     text = json.dumps(described, indent=1, allow_nan=False)
     # The side-file vouches for the model by its digest, so it comes last.
     write_files({path: content, side_file(path): text})
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_model(path: Path, library: str) -> tuple[bytes, dict[str, Any]]:
-    """Read and check the model file and its description."""
+def read_model(path: Path, library: str) -> tuple[bytes, dict[str, Any], str]:
+    """Read and check the model file and its description; the last value is what `write_model` returned."""
     beside = side_file(path)
     for file in (path, beside):
         if not file.exists():
@@ -633,7 +644,8 @@ def read_model(path: Path, library: str) -> tuple[bytes, dict[str, Any]]:
             )
         regular_file(file)
     try:
-        description = json.loads(beside.read_text())
+        text = beside.read_bytes()
+        description = json.loads(text)
     except ValueError as error:
         raise ValueError(f"{beside} cannot be read as JSON, it is damaged: {error}") from None
     if not isinstance(description, dict) or description.get("format") != FORMAT:
@@ -650,7 +662,7 @@ def read_model(path: Path, library: str) -> tuple[bytes, dict[str, Any]]:
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != description.get("sha256"):
         raise ValueError(f"{path} is not the file that was saved: it was changed or truncated since")
-    return content, description
+    return content, description, hashlib.sha256(text).hexdigest()
 
 
 def check_description(described: dict[str, Any], n_classes: int) -> None:

@@ -6,7 +6,7 @@ NumPy, pandas, polars or torch. `roc_auc`, `partial_auc` and `recall_at_fpr` of 
 
 from typing import TYPE_CHECKING, Any
 
-from raresight.metrics._groups import time_blocks
+from raresight.common.dependent_rows import time_blocks
 from raresight.metrics.accuracy import balanced_accuracy, class_accuracy, minority_accuracy
 from raresight.metrics.calibration_metrics import brier_score, calibration_error, log_loss
 from raresight.metrics.comparison import Comparison, compare

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import as_vector, check_weights
+from raresight.common.dependent_rows import Codes
 from raresight.common.progress import Status, show_progress
-from raresight.metrics._groups import Codes
 from raresight.metrics._inputs import LabelledScores
 from raresight.metrics._roc_steps import RocSteps
 from raresight.metrics._tail import tail_positions

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import check_rate
+from raresight.common.dependent_rows import Codes, group_codes
 from raresight.metrics._bootstrap import (
     DRAWN_TOGETHER,
     mean_size,
@@ -20,7 +21,6 @@ from raresight.metrics._bootstrap import (
     sum_of_weights,
     widened,
 )
-from raresight.metrics._groups import Codes, group_codes
 from raresight.metrics._inputs import LabelledScores, scored
 from raresight.metrics._registry import (
     Metric,
@@ -40,8 +40,8 @@ from raresight.metrics.intervals import (
     check_draws,
     check_level,
     choose_method,
-    group_units,
     stratified_mean,
+    units_or_none,
 )
 from raresight.metrics.ranking import check_kind, standardised
 from raresight.metrics.threshold import NoThresholdError, threshold_at_fpr
@@ -154,7 +154,7 @@ def compare(
     value_b = float(function(y_true, score_b, sample_weight=sample_weight, **given))
     drawn = row_bootstrap(function, y_true, (score_a, score_b), sample_weight, given, draws, generator, codes)
     differences = drawn[0] - drawn[1]
-    units = group_units(y_true, codes)
+    units = units_or_none(y_true, codes)
     if units is not None:
         differences = widened(differences, value_a - value_b, units, level)
     return _from_draws(name, value_a, value_b, differences, level)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import blocks
+from raresight.common.dependent_rows import Codes
 from raresight.metrics._counting import negatives_above
-from raresight.metrics._groups import Codes
 from raresight.metrics._inputs import LabelledScores
 from raresight.metrics._roc_steps import RocSteps
 from raresight.metrics.ranking import width_inside

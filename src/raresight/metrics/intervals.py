@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import is_tensor
+from raresight.common.dependent_rows import Codes, group_codes, group_units
 from raresight.metrics._bootstrap import (
     need_weights,
     reach,
@@ -19,7 +20,6 @@ from raresight.metrics._bootstrap import (
     student_quantile,
     widened,
 )
-from raresight.metrics._groups import Codes, effective_units, group_codes
 from raresight.metrics._inputs import LabelledScores, check_labels, scored
 from raresight.metrics._registry import (
     CurveMetric,
@@ -141,7 +141,7 @@ def interval(
     given = filled_parameters(metric, params)
     estimate = float(function(y_true, y_score, sample_weight=sample_weight, **given))
     values = row_bootstrap(function, y_true, (y_score,), sample_weight, given, draws, generator, codes)[0]
-    return _quantiles(metric_title(metric), estimate, values, group_units(y_true, codes), level)
+    return _quantiles(metric_title(metric), estimate, values, units_or_none(y_true, codes), level)
 
 
 def choose_method(metric: Metric, params: Mapping[str, Any], method: str, weighted: bool) -> str:
@@ -188,18 +188,9 @@ def _positives(y_true: Any) -> int:
     return int(np.count_nonzero(check_labels(y_true)))
 
 
-def group_units(y_true: Any, codes: Codes | None) -> float | None:
+def units_or_none(y_true: Any, codes: Codes | None) -> float | None:
     """Return the effective number of groups of the smaller class, or None without groups."""
-    if codes is None:
-        return None
-    labels = check_labels(y_true)
-    classes = [codes[kind] for kind in (labels, ~labels)]
-    if min(len(np.unique(one)) for one in classes) < 2:
-        raise ValueError(
-            "An interval by groups needs rows of each class in at least two groups; one shows no variance."
-        )
-    # Two groups of unequal size are worth less than two, which has no degrees of freedom.
-    return max(2.0, min(effective_units(one) for one in classes))
+    return None if codes is None else group_units(check_labels(y_true), codes)
 
 
 def _delong(metric: Metric, y_true: Any, y_score: Any, codes: Codes | None, level: float) -> Interval | None:
@@ -246,7 +237,9 @@ def _from_curve(
         data = scored(y_true, y_score)
         steps = steps_from(data, reads.max_fpr)
         values = resampled_groups(data, codes, reads.of, reads.max_fpr, draws, generator, reads.prior)
-    return _quantiles(metric_title(metric), float(reads.of(steps)), values, group_units(y_true, codes), level)
+    return _quantiles(
+        metric_title(metric), float(reads.of(steps)), values, units_or_none(y_true, codes), level
+    )
 
 
 def _quantiles(name: str, estimate: float, values: Floats, units: float | None, level: float) -> Interval:
@@ -295,7 +288,7 @@ def stratified_mean(
         variance += float(np.sum(np.square(apart[chosen]))) * count / max(1, count - 1)
     if codes is None:
         return mean, np.sqrt(variance), np.inf
-    units = group_units(data.labels, codes)
+    units = units_or_none(data.labels, codes)
     assert units is not None
     sums = np.bincount(codes, weights=apart)
     return mean, np.sqrt(float(sums @ sums) * units / (units - 1)), units - 1

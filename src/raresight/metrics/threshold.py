@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raresight.common.checks import check_rate
+from raresight.common.dependent_rows import Codes, effective_units, group_codes
 from raresight.metrics._bootstrap import student_quantile
-from raresight.metrics._groups import Codes, effective_units, group_codes
 from raresight.metrics._inputs import LabelledScores, scored
 from raresight.metrics._tail import tail_rows
 from raresight.metrics.ranking import WEIGHT_ROUNDING, within

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ..boosting.native_files import trust
 from ..common.calibration import Calibrator
 from ..common.versions import versions_of
 from ..linear.threads import by_blocks, cached_blocks, in_threads
@@ -28,9 +29,8 @@ from ..metrics.sketch import RankSketch
 from ..tables.column_codec import DecimalMarks, read_with_marks
 from ..tables.reader import read_table
 from ..tables.schema import Schema
-from .families import FAMILIES, Candidate, Fitted, packages_of, require_family
+from .families import FAMILIES, Candidate, Fitted, packages_of
 from .folder import MODEL_FILE, find_model, read_folder, write_folder, write_policies
-from .native_files import check_native_file, is_trusted, trust
 from .policies import DEFAULT_POLICY, Policy
 from .signature import Key, check_signature
 
@@ -285,7 +285,7 @@ class Model:
 
         An earlier model in its place is replaced; a folder that holds anything else is refused.
         """
-        trust(write_folder(folder, self._write_fit, self._described_policies()))
+        write_folder(folder, self._write_fit, self._described_policies())
 
     def save_policies(self, folder: str | Path) -> None:
         """Write the policies alone into the folder from which the model was read, or into a copy of it.
@@ -327,7 +327,7 @@ def load(folder: str | Path, *, verify: Key | None = None) -> Model:
 
     The digests in the folder guard against accidents, not against attackers, who write matching ones. What
     the libraries of boosters read is therefore tried in a process of its own first, with limits of time and
-    memory, unless this user wrote or checked the model on this machine. That keeps a damaged file from
+    memory, unless this user wrote or checked them on this machine. That keeps a damaged file from
     crashing the program; it does not make a stranger's model tell the truth. For that there are signatures.
 
     Args:
@@ -342,13 +342,15 @@ def load(folder: str | Path, *, verify: Key | None = None) -> Model:
         ImportError: A library of the model's family is not installed.
     """
     described, written_policies = read_folder(folder)
-    source, digest = find_model(folder), described["description_sha256"]
+    source = find_model(folder)
     if verify is not None:
         check_signature(source, described, written_policies, verify)
     try:
         _check_files(source, described)
-        if verify is None and not is_trusted(digest):
-            _try_native_files(source, described)
+        if verify is not None:
+            # Who signed the model vouches for its files, so that none needs the trial.
+            for part in described["parts"].values():
+                trust(part)
         schema = Schema.from_dict(described["schema"])
         calibrator = Calibrator.from_dict(described["calibrator"])
         facts = described["facts"]
@@ -359,9 +361,7 @@ def load(folder: str | Path, *, verify: Key | None = None) -> Model:
             raise  # it names its file already
         raise ValueError(f"{source / MODEL_FILE} lacks an entry or has a wrong one: {error}") from None
     held_out = RankSketch.load(source / _HELD_OUT_FILE) if _HELD_OUT_FILE in described["parts"] else None
-    model = Model(schema, members, calibrator, read, held_out, facts, digest)
-    trust(digest)
-    return model
+    return Model(schema, members, calibrator, read, held_out, facts, described["description_sha256"])
 
 
 def _check_files(source: Path, described: Mapping[str, Any]) -> None:
@@ -380,14 +380,6 @@ def _check_files(source: Path, described: Mapping[str, Any]) -> None:
         raise ValueError(f"{source / MODEL_FILE} has no digest of {name}, which its members are read from")
     for name in sorted(listed - wanted):
         raise ValueError(f"{source / MODEL_FILE} lists {name}, which none of its members is read from")
-
-
-def _try_native_files(source: Path, described: Mapping[str, Any]) -> None:
-    for entry in described["members"]:
-        family = entry["candidate"]["family"]
-        require_family(family)
-        path = source / entry["folder"] / FAMILIES[family].files[0]
-        check_native_file(family, path, int(entry["n_columns"]))
 
 
 def _member_folder(number: int) -> str:

@@ -84,12 +84,12 @@ def content_of(outcome: Outcome) -> FitContent:
     return FitContent(
         outcome=outcome,
         curve=curve_of(y, log_odds),
-        band=band_of(y, log_odds, seed=outcome.options.seed),
+        band=band_of(y, log_odds, groups=held_out.units, seed=outcome.options.seed),
         reliability=Reliability(reliability_of(y, held_out.naive), reliability_of(y, held_out.probability)),
         distribution=distribution_of(y, log_odds),
         loss_map=_loss_map(outcome.leaderboard),
         importance=_importance(outcome),
-        information=information_of(y, log_odds, outcome.losses, outcome.profile.prior),
+        information=information_of(y, log_odds, outcome.losses, outcome.profile.prior, groups=held_out.units),
     )
 
 

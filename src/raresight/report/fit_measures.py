@@ -156,9 +156,18 @@ def _spread(places: NDArray[Any], most: int) -> NDArray[Any]:
 
 
 def band_of(
-    y: Any, log_odds: Any, *, points: int = 25, level: float = 0.95, draws: int = 2000, seed: int = 0
+    y: Any,
+    log_odds: Any,
+    *,
+    groups: Any = None,
+    points: int = 25,
+    level: float = 0.95,
+    draws: int = 2000,
+    seed: int = 0,
 ) -> tuple[BandPoint, ...]:
     """Return recall with its interval at rates from one false positive up to all negatives.
+
+    `groups` says which rows depend on each other.
 
     >>> random = np.random.default_rng(0)
     >>> y = np.repeat([0, 1], [1000, 50])
@@ -171,10 +180,11 @@ def band_of(
     labels = np.asarray(y)
     scores = np.asarray(log_odds, dtype=np.float64)
     negatives = int(np.count_nonzero(labels == 0))
+    bootstrap: dict[str, Any] = {"level": level, "draws": draws, "seed": seed}
     found = []
     for rate in np.geomspace(1 / negatives, 1.0, points):
         fpr = min(float(rate), 1.0)
-        recall = interval("recall_at_fpr", labels, scores, fpr=fpr, level=level, draws=draws, seed=seed)
+        recall = interval("recall_at_fpr", labels, scores, fpr=fpr, groups=groups, **bootstrap)
         found.append(BandPoint(fpr, recall.estimate, recall.low, recall.high))
     return tuple(found)
 
@@ -273,11 +283,12 @@ def distribution_of(y: Any, log_odds: Any, *, bins: int = 80) -> Distribution:
 
 
 def information_of(
-    y: Any, log_odds: Any, losses: Sequence[Loss | str], prior: float
+    y: Any, log_odds: Any, losses: Sequence[Loss | str], prior: float, *, groups: Any = None
 ) -> tuple[InformationRow, ...]:
     """Return decay index, explained fraction and information of each loss in held-out scores at a prior.
 
-    A loss without a unique minimiser has none of these and gets None.
+    A loss without a unique minimiser has none of these and gets None. `groups` says which rows depend on each
+    other.
 
     >>> random = np.random.default_rng(0)
     >>> y = np.repeat([0, 1], [1000, 50])
@@ -287,7 +298,7 @@ def information_of(
     >>> rows[0].explained_fraction < rows[1].explained_fraction
     True
     """
-    experiment = EmpiricalExperiment(np.asarray(y), np.asarray(log_odds, dtype=np.float64))
+    experiment = EmpiricalExperiment(np.asarray(y), np.asarray(log_odds, dtype=np.float64), groups)
     rho = prior / (1 - prior)
     rows = []
     for given in losses:

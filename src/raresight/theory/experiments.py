@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..common.checks import real_numbers
+from ..common.dependent_rows import group_codes, group_units
 from ._inputs import Array
 from .ratios import Atoms, GaussianRatios, Ratios, divergence_of_atoms
 
@@ -255,12 +256,19 @@ class EmpiricalExperiment(AtomicExperiment):
 
     Use held-out scores: no correction helps on the rows that the model was fitted to.
 
+    Args:
+        y_true: Labels 0 and 1.
+        y_score: Scores, larger for positives.
+        groups: What each row belongs to, such as a customer, if rows depend on each other. Whole groups are
+            left out then, and `explained_interval` counts groups. Default: every row is independent.
+
     >>> EmpiricalExperiment([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]).atoms.p.round(3).tolist()
     [0.333]
     """
 
     y_true: Any
     y_score: Any
+    groups: Any = None
 
     def __post_init__(self) -> None:
         labels, scores = np.asarray(self.y_true), real_numbers(self.y_score, "y_score")
@@ -277,13 +285,27 @@ class EmpiricalExperiment(AtomicExperiment):
             raise ValueError(f"both classes are needed, got {positives} positives among {labels.size} labels")
         object.__setattr__(self, "y_true", labels.astype(bool))
         object.__setattr__(self, "y_score", scores)
+        codes = group_codes(self.groups, labels.size)
+        if codes is not None:
+            group_units(self.y_true, codes)  # each class needs two groups
+        object.__setattr__(self, "groups", codes)
+
+    @cached_property
+    def _order(self) -> Places:
+        return np.argsort(-self.y_score, kind="stable")
+
+    @cached_property
+    def codes_of_classes(self) -> tuple[Places, Places]:
+        """The group of each positive and of each negative, in the order of `log_ratios`; rows if none."""
+        codes = np.arange(self.y_true.size) if self.groups is None else self.groups
+        ordered, labels = codes[self._order], self.y_true[self._order]
+        return ordered[labels], ordered[~labels]
 
     @cached_property
     def _places(self) -> tuple[Places, Places]:
         """The place of each positive and of each negative among the distinct scores, from the top."""
         # Equal scores share a place; compared, since the difference of two infinities is no number.
-        order = np.argsort(-self.y_score, kind="stable")
-        scores, labels = self.y_score[order], self.y_true[order]
+        scores, labels = self.y_score[self._order], self.y_true[self._order]
         places = np.cumsum(np.append(False, scores[1:] != scores[:-1]))
         return places[labels], places[~labels]
 
@@ -308,7 +330,12 @@ class EmpiricalExperiment(AtomicExperiment):
         # better than new rows would be. The seed is fixed, and the order of the table plays no part.
         random = np.random.default_rng(0)
         for deal in (1, 2):
-            folds = [random.permutation(places.size) % _FOLDS for places in self._places]
+            if self.groups is None:
+                folds = [random.permutation(places.size) % _FOLDS for places in self._places]
+            else:
+                # A row of a group that the hull has seen would flatter it as its own rows do.
+                fold_of = random.permutation(int(self.groups.max()) + 1) % _FOLDS
+                folds = [fold_of[codes] for codes in self.codes_of_classes]
             for fold in range(_FOLDS):
                 left_out = [np.flatnonzero(own == fold) for own in folds]
                 seen = [places[out] for places, out in zip(self._places, left_out, strict=True)]

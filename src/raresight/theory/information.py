@@ -10,12 +10,14 @@ Here w is the loss's weight density at the prior (`weight.py`), and K the regret
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..common.checks import check_probabilities, real_numbers
+from ..common.dependent_rows import group_units
 from ..losses import Loss
 from ..losses._numpy_ops import NumpyOps
 from ._inputs import Array, as_given, check_risk_loss
@@ -83,7 +85,7 @@ def explained_interval(
     The estimate is that of `explained_fraction`. Each row contributes what its likelihood ratio saves or
     costs. The interval rests on the spread of these contributions, as that of a mean does. It is Student's of
     the rarer class, on the logarithm of the unexplained share, and holds the three readings of
-    `EmpiricalExperiment`. Rows count as independent.
+    `EmpiricalExperiment`. With groups their sums are what spreads, and groups of the rarer class are counted.
 
     Simulated normal pairs of AUC 0.76 to 0.998 at a prior of 0.01, with 30 to 300 positives: 95 % intervals
     cover 90 to 99 %. The estimate is biased by -0.024 to 0.011, the hull on its own rows by 0.01 to 0.12.
@@ -114,12 +116,16 @@ def explained_interval(
     found = [rows / risk for rows in _contributions(loss, experiment, float(pi))]
     gains = [rows.mean(axis=0) for rows in found]
     estimate = float(sum(rows.mean() for rows in gains))
-    fewest = min(rows.size for rows in gains)
+    fewest: float = min(rows.size for rows in gains)
     if fewest < 2:  # one row has no spread
         return ExplainedInterval(max(estimate, 0.0), 0.0, 1.0, level)
     from scipy.special import stdtrit
 
-    spread = math.sqrt(sum(rows.var(ddof=1) / rows.size for rows in gains))
+    if experiment.groups is None:
+        spread = math.sqrt(sum(rows.var(ddof=1) / rows.size for rows in gains))
+    else:
+        fewest = group_units(experiment.y_true, experiment.groups)
+        spread = _spread_of_groups(gains, experiment.codes_of_classes)
     # The unexplained share is a mean of costs, none below zero and a few large: its logarithm is more nearly
     # normal, and no interval reaches beyond one.
     rest = max(1 - estimate, np.finfo(float).tiny)
@@ -130,6 +136,18 @@ def explained_interval(
     readings = sum(rows.mean(axis=1) for rows in found)
     low, high = min(low, float(np.min(readings))), max(high, float(np.max(readings)))
     return ExplainedInterval(max(estimate, 0.0), max(low, 0.0), max(high, 0.0), level)
+
+
+def _spread_of_groups(gains: Sequence[Array], codes: Sequence[Any]) -> float:
+    """Return the standard error of the sum of the two means where rows of a group depend on each other."""
+    count = int(max(own.max() for own in codes)) + 1
+    # What a group adds to the two means. Its positives and negatives go together, for they depend on each
+    # other, too.
+    added = sum(
+        np.bincount(own, weights=rows - rows.mean(), minlength=count) / rows.size
+        for rows, own in zip(gains, codes, strict=True)
+    )
+    return math.sqrt(count / (count - 1) * float(np.dot(added, added)))
 
 
 def _contributions(loss: Loss, experiment: EmpiricalExperiment, prior: float) -> tuple[Array, Array]:

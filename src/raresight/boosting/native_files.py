@@ -1,7 +1,7 @@
 """Native files of boosters from elsewhere: read by a process of their own before this one reads them.
 
-A model that this user wrote or has checked on this machine is known by the digest of its fitted part: an
-empty file of that name lies in `$XDG_CACHE_HOME/raresight/trusted`. That folder may be removed at any time.
+A model that this user wrote or has checked on this machine is known by the digest of its side-file: an empty
+file of that name lies in `$XDG_CACHE_HOME/raresight/trusted`. That folder may be removed at any time.
 """
 
 from __future__ import annotations
@@ -43,30 +43,29 @@ def trust(digest: str) -> None:
             (folder / digest).touch()
 
 
-def check_native_file(family: str, path: Path, columns: int) -> None:
+def check_native_file(library: str, path: Path, columns: int, scores: int) -> None:
     """Read a native file in a process of its own, with limits of time and memory.
 
     Args:
-        family: The family; only boosters have a reader that a file can crash.
+        library: `"lightgbm"` or `"xgboost"`.
         path: The file.
-        columns: Columns of the coded matrix that it must take.
+        columns: Columns of the table that it must take.
+        scores: Scores of a row that it must give: one, or one per class.
 
     Raises:
         ValueError: The reader refused the file, crashed, or did not end in time.
 
     Warns of `UncheckedModelWarning` where no such process can be started.
     """
-    if family not in _LIBRARIES:
-        return
     seconds = _SECONDS + path.stat().st_size // _BYTES_PER_SECOND
     try:
-        library = importlib.import_module(_LIBRARIES[family])._LIB._name
+        native = importlib.import_module(_LIBRARIES[library])._LIB._name
         if not sys.executable or getattr(sys, "frozen", False):
             raise OSError("this program is not run by a Python interpreter of its own")
         # Isolated and without site-packages: it starts in a few hundredths of a second.
-        arguments = [sys.executable, "-I", "-S", _READER, family, library, path, str(columns), str(seconds)]
+        numbers = map(str, (columns, scores, seconds))
         done = subprocess.run(
-            [*map(os.fspath, arguments)],
+            [sys.executable, "-I", "-S", os.fspath(_READER), library, native, os.fspath(path), *numbers],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=seconds,

@@ -1,6 +1,8 @@
 """Read the native file of a booster once and see that it can be scored with: a program, not a module.
 
-    python -I -S native_reader.py FAMILY LIBRARY FILE COLUMNS SECONDS
+    python -I -S native_reader.py LIBRARY NATIVE FILE COLUMNS SCORES SECONDS
+
+NATIVE is the library's shared object; a row has SCORES scores: one, or one per class.
 
 The readers of LightGBM and XGBoost trust their files: a damaged one may crash the process, fill its memory or
 never come back. So `native_files` lets a process of its own go first. It calls the libraries by their C
@@ -30,15 +32,15 @@ class UnsoundError(Exception):
 
 
 def main() -> None:
-    family, library, path, columns, seconds = sys.argv[1:]
+    library, shared, path, columns, scores, seconds = sys.argv[1:]
     sys.stdout.write("begun\n")
     sys.stdout.flush()
     with open(path, "rb") as file:
         content = file.read()
-    native = ctypes.CDLL(library)
+    native = ctypes.CDLL(shared)
     _limit(int(seconds), _BASE_MEMORY + _MEMORY_PER_BYTE * len(content))
     try:
-        _READERS[family](native, content, int(columns))
+        _READERS[library](native, content, int(columns), int(scores))
     except (UnsoundError, MemoryError, ValueError, KeyError, TypeError, IndexError) as error:
         why = " ".join(str(error).split()) or type(error).__name__
         sys.stdout.write(f"\nrefused: {why}\n")
@@ -75,7 +77,7 @@ def _whole_numbers(text: str) -> list[int]:
 # ---- LightGBM ----------------------------------------------------------------------------
 
 
-def _read_lightgbm(native: Any, content: bytes, columns: int) -> None:
+def _read_lightgbm(native: Any, content: bytes, columns: int, classes: int) -> None:
     def call(name: str, *arguments: Any) -> None:
         if getattr(native, name)(*arguments):
             native.LGBM_GetLastError.restype = ctypes.c_char_p
@@ -88,7 +90,7 @@ def _read_lightgbm(native: Any, content: bytes, columns: int) -> None:
         raise UnsoundError("it is no text in UTF-8") from None
     handle, count, length = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int64()
     call("LGBM_BoosterLoadModelFromString", content, ctypes.byref(count), ctypes.byref(handle))
-    for what, wanted in (("Feature", columns), ("Classes", 1)):
+    for what, wanted in (("Feature", columns), ("Classes", classes)):
         call(f"LGBM_BoosterGetNum{what}", handle, ctypes.byref(count))
         if count.value != wanted:
             raise UnsoundError(f"the number {what} is {count.value} where {wanted} is needed")
@@ -99,8 +101,8 @@ def _read_lightgbm(native: Any, content: bytes, columns: int) -> None:
     if length.value > len(buffer):
         raise UnsoundError("what LightGBM makes of it is longer than twice the file")
     text = buffer.value.decode()
-    if "num_tree_per_iteration=1\n" not in text:
-        raise UnsoundError("it has several trees a round")
+    if f"num_tree_per_iteration={classes}\n" not in text:
+        raise UnsoundError("it has another number of trees per round than of scores per row")
     for tree in text.split("\nend of trees")[0].split("\nTree=")[1:]:
         _check_tree(dict(line.split("=", 1) for line in tree.splitlines() if "=" in line), columns)
     # All that `Booster` and the model ask for, too. What has no colon LightGBM would read beyond its end.
@@ -110,7 +112,7 @@ def _read_lightgbm(native: Any, content: bytes, columns: int) -> None:
     call("LGBM_BoosterGetLoadedParam", handle, room, ctypes.byref(length), buffer)
     json.loads(buffer.value)
     call("LGBM_BoosterFeatureImportance", handle, -1, 1, (ctypes.c_double * columns)())
-    scores = (ctypes.c_double * len(_VALUES))()
+    scores = (ctypes.c_double * (classes * len(_VALUES)))()
     rows = _rows(ctypes.c_double, columns)
     shape = (ctypes.c_int32(len(_VALUES)), ctypes.c_int32(columns))
     options = (1, 1, 0, -1, b"num_threads=1", ctypes.byref(length), scores)
@@ -149,7 +151,7 @@ def _check_tree(tree: dict[str, str], columns: int) -> None:
 # ---- XGBoost -----------------------------------------------------------------------------
 
 
-def _read_xgboost(native: Any, content: bytes, columns: int) -> None:
+def _read_xgboost(native: Any, content: bytes, columns: int, classes: int) -> None:
     def call(name: str, *arguments: Any) -> None:
         if getattr(native, name)(*arguments):
             native.XGBGetLastError.restype = ctypes.c_char_p
@@ -168,12 +170,20 @@ def _read_xgboost(native: Any, content: bytes, columns: int) -> None:
     learner = json.loads(ctypes.string_at(text, length.value))["learner"]
     sizes, booster = learner["learner_model_param"], learner["gradient_booster"]
     found = [int(sizes.get(name, least)) for name, least in _SIZES]
-    if found != [columns, 0, 1] or booster["name"] != "gbtree":
-        raise UnsoundError(f"columns, classes and targets are {found} where {[columns, 0, 1]} are needed")
+    wanted = [columns, 0 if classes == 1 else classes, 1]
+    if found != wanted:
+        raise UnsoundError(f"columns, classes and targets are {found} where {wanted} are needed")
+    weights: list[float] | None = None
+    if booster["name"] == "dart":
+        weights, booster = booster["weight_drop"], booster["gbtree"]
+    if booster["name"] != "gbtree":
+        raise UnsoundError("it holds no trees")
     model = booster["model"]
     trees, rounds = model["trees"], model.get("iteration_indptr", [0])
-    if any(model["tree_info"]) or len(model["tree_info"]) != len(trees):
-        raise UnsoundError("its trees belong to several classes")
+    if weights is not None and (len(weights) != len(trees) or not all(map(math.isfinite, weights))):
+        raise UnsoundError("its trees have other weights than one number each")
+    if not {*model["tree_info"]} <= {*range(classes)} or len(model["tree_info"]) != len(trees):
+        raise UnsoundError("its trees belong to other classes")
     if rounds != sorted(rounds) or rounds[0] != 0 or rounds[-1] not in (0, len(trees)):
         raise UnsoundError("its rounds end beyond its trees")
     for tree in trees:

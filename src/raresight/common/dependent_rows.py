@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raresight.common.checks import as_vector, check_lengths, check_whole
+from .checks import as_vector, check_lengths, check_whole
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
+
+__all__ = ["effective_units", "group_codes", "group_units", "time_blocks"]
 
 
 def group_codes(groups: Any, rows: int) -> Codes | None:
@@ -40,6 +41,21 @@ def effective_units(codes: Codes) -> float:
     """Return how many groups of equal size would be worth as much (Kish 1965)."""
     sizes = np.bincount(codes)
     return float(len(codes)) ** 2 / float(sizes @ sizes)
+
+
+def group_units(labels: NDArray[np.bool_], codes: Codes) -> float:
+    """Return the effective number of groups of the smaller class.
+
+    Raises:
+        ValueError: If one group has all rows of a class.
+    """
+    classes = [codes[kind] for kind in (labels, ~labels)]
+    if min(len(np.unique(one)) for one in classes) < 2:
+        raise ValueError(
+            "An interval by groups needs rows of each class in at least two groups; one shows no variance."
+        )
+    # Two groups of unequal size are worth less than two, which has no degrees of freedom.
+    return max(2.0, min(effective_units(one) for one in classes))
 
 
 def time_blocks(times: Any, blocks: int = 30) -> Codes:
