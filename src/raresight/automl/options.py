@@ -90,7 +90,7 @@ class Options:
         "Column not to learn from, such as one known only afterwards. May be repeated.", (), typed=list
     )
     families: tuple[str, ...] = _option(
-        "Families to search: linear,lightgbm,xgboost,deep,tabm,tabnet. Default: the first three.", None
+        "Families to search: linear,lightgbm,xgboost,forest,deep,tabm,tabnet. Default: the first four.", None
     )
     losses: tuple[str, ...] = _option(
         "Losses to search, such as 'tbl,focal(gamma=2)'. Default: seven losses.", None

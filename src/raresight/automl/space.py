@@ -122,7 +122,7 @@ def candidates(space: Space, class_counts: Counts, seed: int) -> Iterator[tuple[
             texts = (_loss_text(loss, values, class_counts) for values in _grid(loss))
             group += [("map", Candidate(family, text)) for text in texts]
         planned.append(group)
-    alone = [name for name in families if not FAMILIES[name].fits_together]
+    alone = [name for name in families if FAMILIES[name].takes_losses and not FAMILIES[name].fits_together]
     planned += [[default(family, loss)] for family in alone for loss in others]
     number = 0
     for group in filter(None, planned):
@@ -171,7 +171,7 @@ def _random_candidate(space: Space, class_counts: Counts, seed: Sequence[int]) -
     generator = np.random.default_rng(seed)
     boosted = [name for name in space.families if FAMILIES[name].rounds]
     family = str(generator.choice(boosted or list(space.families)))
-    others = [loss for loss in space.losses if loss != CROSS_ENTROPY]
+    others = [loss for loss in space.losses if loss != CROSS_ENTROPY and FAMILIES[family].takes_losses]
     loss = str(generator.choice(others)) if others and generator.random() < 0.5 else CROSS_ENTROPY
     loss_values = {name: _drawn(generator, reach) for name, reach in _loss_ranges(loss).items()}
     values = {

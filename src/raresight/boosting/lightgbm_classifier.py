@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..losses import CrossEntropy
 from ..metrics.eval_metrics import EvalMetric, lightgbm_metric
 from .classifier import BoostedClassifier, GrowingBooster, RowPart, Run, TrainedBooster, first_given
 from .objective import fixed_objective, import_library
@@ -64,6 +66,11 @@ class LightGBMClassifier(BoostedClassifier):
     native parameter given wins, under any of its names.
 
     With early stopping the model is cut after the best round, so that no reader of the file has to know it.
+
+    `boosting="rf"` grows a random forest instead, for cross entropy and two classes. Its trees are fitted to
+    the labels, and a leaf holds the share of positives; raw scores are the log-odds of the mean share. Plain
+    LightGBM predicts that share from the file. Defaults: each tree sees a share of 0.632 of the rows, each
+    split the square root of the columns, and a tree has at most 255 leaves.
 
     Args:
         loss: A loss or its text, such as `"tbl(alpha=0.8,C=0.5)"`.
@@ -149,8 +156,6 @@ class LightGBMClassifier(BoostedClassifier):
         """Return the parameters of a training; the objective is a function."""
         native = run.native
         boosting = _boosting_of(native)
-        if boosting in ("rf", "random_forest"):
-            raise ValueError("LightGBM's random forest does not take losses of one's own: use gbdt or dart")
         if boosting == "dart" and self.early_stopping_rounds is not None:
             raise ValueError(
                 "dart rescales earlier trees, so it cannot be cut at the best round: no early stopping"
@@ -182,6 +187,8 @@ class LightGBMClassifier(BoostedClassifier):
 
     def _train(self, run: Run) -> TrainedBooster:
         lgb = import_library("lightgbm")
+        if _is_forest(run.native):
+            return self._train_forest(lgb, run)
         parameters = self._parameters(lgb, run)
         evals_result: dict[str, dict[str, list[float]]] = {}
         data_parameters = {name: value for name, value in parameters.items() if name != "objective"}
@@ -217,11 +224,42 @@ class LightGBMClassifier(BoostedClassifier):
             scores = self._scores(kept, run.training.X)
         return TrainedBooster(kept, scores, best, evals_result)
 
+    def _train_forest(self, lgb: Any, run: Run) -> TrainedBooster:
+        """Grow a forest of regression trees on the labels: the mean of their leaves is a probability."""
+        if run.n_scores > 1 or not isinstance(run.gradients.loss, CrossEntropy):
+            raise ValueError(
+                "LightGBM's random forest takes no loss of one's own: use loss='crossentropy' and two "
+                "classes, or boosting='gbdt'"
+            )
+        if self.early_stopping_rounds is not None:
+            raise ValueError("a forest is not overfitted by more trees: it has no early stopping")
+        parameters: dict[str, Any] = {
+            "objective": "regression",
+            "bagging_freq": 1,
+            "bagging_fraction": 0.632,
+            "feature_fraction_bynode": 1 / math.sqrt(run.training.X.shape[1]),
+            "num_leaves": 255,
+            "min_data_in_leaf": 1,
+            "min_sum_hessian_in_leaf": 0.0,
+            # A hundredth of a row of the mean in every leaf: no probability is 0 or 1.
+            "lambda_l2": 0.01,
+            "feature_pre_filter": False,
+            "verbosity": -1,
+        }
+        seed = self._seed()
+        parameters |= {} if seed is None else {"seed": seed}
+        parameters |= {} if self.n_jobs is None else {"num_threads": self.n_jobs}
+        parameters |= run.native
+        training = self._dataset(lgb, run, run.training, parameters, start=False)
+        booster = lgb.train(parameters, training, num_boost_round=int(self.n_estimators))
+        kept = lgb.Booster(model_str=booster.model_to_string())
+        return TrainedBooster(kept, self._scores(kept, run.training.X), None, {})
+
     def _begin(self, run: Run) -> GrowingBooster:
         lgb = import_library("lightgbm")
+        if _boosting_of(run.native) != "gbdt":
+            raise ValueError("only the scores of boosting='gbdt' grow round by round")
         parameters = self._parameters(lgb, run)
-        if _boosting_of(run.native) == "dart":
-            raise ValueError("dart rescales earlier trees, so its scores do not grow round by round")
         derivatives = parameters.pop("objective")
         training = self._dataset(lgb, run, run.training, parameters)
         watched = self._dataset(lgb, run, run.evaluation[-1], parameters, training)
@@ -233,18 +271,26 @@ class LightGBMClassifier(BoostedClassifier):
         return bool(booster.feature_importance("split").any())
 
     def _dataset(
-        self, lgb: Any, run: Run, part: RowPart, parameters: dict[str, Any], reference: Any = None
+        self,
+        lgb: Any,
+        run: Run,
+        part: RowPart,
+        parameters: dict[str, Any],
+        reference: Any = None,
+        *,
+        start: bool = True,
     ) -> Any:
         rows = len(part.codes)
-        if run.n_scores == 1:
-            start: Array = np.full(rows, run.start.scores[0])
-        else:
-            start = np.tile(np.array(run.start.scores), (rows, 1))
+        scores: Array | None = None
+        if start:
+            scores = np.full(rows, run.start.scores[0])
+            if run.n_scores > 1:
+                scores = np.tile(np.array(run.start.scores), (rows, 1))
         return lgb.Dataset(
             part.X,
             label=part.codes,
             weight=part.weights,
-            init_score=start,
+            init_score=scores,
             reference=reference,
             params=parameters,
             # A DataFrame has its categories in the columns' types.
@@ -256,7 +302,10 @@ class LightGBMClassifier(BoostedClassifier):
 
     def _scores(self, booster: Any, table: Any) -> Array:
         options = {} if self.n_jobs is None else {"num_threads": self.n_jobs}
-        return np.asarray(booster.predict(table, raw_score=True, **options))
+        return self._as_scores(np.asarray(booster.predict(table, raw_score=True, **options)))
+
+    def _as_scores(self, predicted: Array) -> Array:
+        return log_odds_of(predicted) if _is_forest(getattr(self, "_native", {})) else predicted
 
     def _gain(self) -> Array:
         return np.asarray(self.booster_.feature_importance("gain"), dtype=np.float64)
@@ -291,6 +340,16 @@ class _GrowingLightGBM:
 
 def _boosting_of(native: dict[str, Any]) -> str:
     return str(native.get("boosting", native.get("boosting_type", native.get("boost", "gbdt"))))
+
+
+def _is_forest(native: dict[str, Any]) -> bool:
+    return _boosting_of(native) in ("rf", "random_forest")
+
+
+def log_odds_of(probability: Array) -> Array:
+    """Return the log-odds of probabilities; beyond 1e-12 of 0 and 1 they say no more."""
+    p = np.clip(probability, 1e-12, 1 - 1e-12)
+    return np.asarray(np.log(p) - np.log1p(-p))
 
 
 def _known_names(lgb: Any) -> set[str]:

@@ -23,9 +23,12 @@ __all__ = ["BoostedPart", "begin", "fit", "load"]
 _CLASSIFIERS: dict[str, type[BoostedClassifier]] = {
     "lightgbm": LightGBMClassifier,
     "xgboost": XGBoostClassifier,
+    "forest": LightGBMClassifier,
 }
 # LightGBM adds this much l2, in positive rows of cross entropy, where it splits by many categories.
 _CATEGORY_L2 = 10.0
+# LightGBM would otherwise time two ways to sum on each run, and take the faster one.
+_SAME_EACH_TIME = {"deterministic": True, "force_col_wise": True, "verbosity": -1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +49,9 @@ class BoostedPart:
         if not len(X):
             return np.empty(0)
         booster = self.classifier.booster_
-        if self.family == "lightgbm":
+        if self.family != "xgboost":
             options = {} if threads is None else {"num_threads": threads}
-            return np.asarray(booster.predict(X, raw_score=True, **options))
+            return self.classifier._as_scores(np.asarray(booster.predict(X, raw_score=True, **options)))
         booster.set_param({"nthread": threads or 0})
         return np.asarray(booster.inplace_predict(X, predict_type="margin", validate_features=False))
 
@@ -71,7 +74,7 @@ def load(folder: Path, family: str) -> BoostedPart:
     path = folder / FAMILIES[family].files[0]
     classifier = _CLASSIFIERS[family].load(path)
     booster = classifier.booster_
-    native = int(booster.num_feature() if family == "lightgbm" else booster.num_features())
+    native = int(booster.num_features() if family == "xgboost" else booster.num_feature())
     if native != classifier.n_features_in_:
         raise ValueError(
             f"{path} has {native} columns, its side-file says {classifier.n_features_in_}: they do not "
@@ -131,23 +134,26 @@ def _fit_one(candidate: Candidate, rows: TrainingRows, seed: int, threads: int |
 def _native_settings(candidate: Candidate, loss: Loss, rows: TrainingRows) -> dict[str, Any]:
     """Translate parameters to the library's names; limits of leaves count positive rows."""
     settings: dict[str, Any] = dict(candidate.settings())
+    if candidate.family == "forest":
+        bagging_fraction = settings.pop("row_fraction")
+        return settings | {"boosting": "rf", "bagging_fraction": bagging_fraction} | _SAME_EACH_TIME
     limits = limits_of(loss, start_of(loss, rows.shares))
     child = settings.pop("leaf_weight") * limits.min_child_weight / CHILD_POSITIVES
     l2 = settings.pop("l2") * limits.l2 / L2_POSITIVES
     row_fraction = settings.pop("row_fraction")
     if candidate.family == "lightgbm":
-        return settings | {
-            "min_sum_hessian_in_leaf": child,
-            "lambda_l2": l2,
-            # As for the l2 of leaves: in units of the loss's curvature.
-            "cat_l2": _CATEGORY_L2 * limits.l2 / L2_POSITIVES,
-            "bagging_fraction": row_fraction,
-            "bagging_freq": 1,
-            # LightGBM would otherwise time two ways to sum on each run, and take the faster one.
-            "deterministic": True,
-            "force_col_wise": True,
-            "verbosity": -1,
-        }
+        return (
+            settings
+            | {
+                "min_sum_hessian_in_leaf": child,
+                "lambda_l2": l2,
+                # As for the l2 of leaves: in units of the loss's curvature.
+                "cat_l2": _CATEGORY_L2 * limits.l2 / L2_POSITIVES,
+                "bagging_fraction": row_fraction,
+                "bagging_freq": 1,
+            }
+            | _SAME_EACH_TIME
+        )
     return settings | {
         "min_child_weight": child,
         "reg_lambda": l2,

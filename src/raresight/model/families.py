@@ -79,6 +79,7 @@ class Family:
         fits_together: Whether candidates share each pass over the rows, so that they are fitted together.
         rounds: The parameter that counts rounds, where a search finds their number while the folds are
             trained side by side (`begin`). Default: none.
+        takes_losses: Whether it can be fitted under other losses than cross entropy.
         files: What `save` writes and `load` reads, first the native model.
     """
 
@@ -93,6 +94,7 @@ class Family:
     only_if_named: bool = False
     fits_together: bool = False
     rounds: str = ""
+    takes_losses: bool = True
 
     @property
     def defaults(self) -> dict[str, Number]:
@@ -158,6 +160,21 @@ _FAMILIES = (
         # The small build for machines without a GPU has a name of its own.
         packages=("xgboost", "xgboost-cpu"),
         rounds="n_estimators",
+    ),
+    Family(
+        "forest",
+        "random forest",
+        "boosted_family",
+        ("lightgbm.txt", "lightgbm.txt.raresight.json"),
+        {
+            "n_estimators": SearchRange(100, 500, default=200, log=True),
+            "num_leaves": SearchRange(31, 1000, default=255, log=True),
+            "row_fraction": SearchRange(0.3, 1.0, default=0.632),
+        },
+        libraries=("lightgbm",),
+        extra="boosting",
+        packages=("lightgbm",),
+        takes_losses=False,
     ),
     Family(
         "deep",
@@ -234,7 +251,7 @@ class Candidate:
     """A family, a loss as text, and the parameters that differ from the family's defaults.
 
     Args:
-        family: `"linear"`, `"lightgbm"`, `"xgboost"`, or of nets `"deep"`, `"tabm"`, `"tabnet"`.
+        family: `"linear"`, `"lightgbm"`, `"xgboost"`, `"forest"`, or of nets `"deep"`, `"tabm"`, `"tabnet"`.
         loss: Text that `raresight.losses.parse` reads, such as `"tbl(alpha=0.8,C=0.5)"`.
         parameters: Pairs of name and number; they are kept sorted by name. Linear models have `l2`. Boosted
             ones have `learning_rate`, `n_estimators`, the size of a tree (`num_leaves` for LightGBM,
