@@ -11,8 +11,8 @@ A page has markers, which its readers do not see:
   difference with its interval, only these.
 * `mean FILE name=value ...`: the mean in a row of a CSV file, in points.
 * `difference FILE name=value ...`: the difference in a row of a CSV file with its interval, in points.
-* `count WHICH FILE name=value ...`: how many differences in these rows of a CSV file are beyond chance; WHICH
-  is better, worse or all.
+* `count WHICH FILE name=value ...`: how many differences in these rows of a CSV file are beyond chance and
+  at least 0.1 points; WHICH is better, worse or all.
 * `signs WHICH FILE RIVALS METHODS name=value ...`: the same for the comparisons of a page of verdicts.
 
 A value may be several, joined by "|", or the beginning of one, such as "halves*".
@@ -29,6 +29,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from raresight.common.atomic_files import write_files
+
+from .estimates import effect_on
 
 __all__ = ["PAGES", "run", "updated"]
 
@@ -86,7 +88,7 @@ def _answer(results: Path, words: Sequence[str]) -> str:
     if name == "count":
         which, file, *where = rest
         rows = _where(_csv_rows(results / file), where)
-        return _counted(which, [_sign(_difference(row)) for row in rows])
+        return _counted(which, [_sign(row) for row in rows])
     if name == "signs":
         which, file, rivals, methods, *where = rest
         rows = _where(_verdicts(results / file), where)
@@ -182,12 +184,15 @@ def _difference(row: Row) -> _Difference:
     return _Difference(*(100 * float(row[column]) for column in (name, "low", "high")))
 
 
-def _sign(one: _Difference) -> str:
-    return "better" if one.low > 0 else "worse" if one.high < 0 else ""
+def _sign(row: Row) -> str:
+    """Return "better" or "worse" of a difference that is beyond chance and large enough, else nothing."""
+    one = _difference(row)
+    effect = effect_on(row.get("metric", ""), one.mean / 100, one.low / 100, one.high / 100)
+    return {"gain": "better", "loss": "worse"}.get(effect, "")
 
 
 def _sign_of(cell: str) -> str:
-    """Return the sign of a cell in a page of verdicts, which marks differences beyond chance."""
+    """Return the sign of a cell in a page of verdicts, which marks these differences."""
     return next((word for word in ("better", "worse") if f"**{word}**" in cell), "")
 
 

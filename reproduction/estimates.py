@@ -37,6 +37,34 @@ class Estimate:
     draws_differ: bool = False
 
 
+def effect_on(metric: str, difference: float, low: float, high: float) -> str:
+    """Sort a difference of a metric into "gain", "loss", "small" or "chance", as `raresight fit` does.
+
+    "small" is beyond chance, but less than 0.1 points. A smaller Brier score is better, and as it has no
+    points, its differences count whatever their size.
+
+    >>> effect_on("roc_auc", 0.002, 0.001, 0.003), effect_on("roc_auc", 0.0002, 0.0001, 0.0003)
+    ('gain', 'small')
+    >>> effect_on("brier", 0.0002, 0.0001, 0.0003), effect_on("brier", 0.0, -0.1, 0.1)
+    ('loss', 'chance')
+    """
+    from raresight.automl.options import DEFAULT_MIN_GAIN
+    from raresight.automl.wording import effect
+
+    if "brier" in metric:
+        return effect(-difference, -high, -low, 0.0)
+    return effect(difference, low, high, DEFAULT_MIN_GAIN)
+
+
+BOLD_NOTE = "**bold** where it is beyond chance and at least 0.1 points"
+"""What bold differences are in tables."""
+
+
+def mark(metric: str, difference: float, low: float, high: float) -> str:
+    """Return the mark around a difference in Markdown: bold if it counts as a gain or a loss."""
+    return "**" if effect_on(metric, difference, low, high) in ("gain", "loss") else ""
+
+
 def estimate(values: Values) -> Estimate:
     """Estimate the mean of trainings, with Student's interval *for these draws*.
 

@@ -13,7 +13,7 @@ from typing import Any
 from raresight.common.atomic_files import write_files
 from raresight.report.drawing import COLOURS
 
-from ..estimates import Estimate, estimate, paired
+from ..estimates import BOLD_NOTE, Estimate, estimate, mark, paired
 from ..output import PICTURES, figure_files, figure_with_axes, rows_text
 from ..training_records import Record, format_clip_limits, largest_norm, origin
 from .net_trial import NetTrial, Setup, refuse_seed, size_of
@@ -211,7 +211,7 @@ def markdown(result: Result, curves: Curves, on_page: Sequence[Result]) -> str:
         "",
         "Last epoch, but for the columns of the best epoch on the test set, which are too good. In "
         "parentheses the difference to C = 0, paired by draw and seed, with its 95% interval for these "
-        f"draws; **bold** where that leaves out zero. {format_evaluated_epochs([result])} Trained on "
+        f"draws; {BOLD_NOTE}. {format_evaluated_epochs([result])} Trained on "
         f"{format_devices(records)}, draws {about['draws']}, seeds {about['seeds']}. Gradient norms are "
         f"clipped at {format_clip_limits(records)}, which the paper does not say it did: that damps large "
         "gradients as C does; the last columns say which trainings it met in an evaluated epoch.",
@@ -245,9 +245,9 @@ def _cell(series: Mapping[float, list[Record]], C: float, metric: str, when: str
     if C == 0:
         return text
     gap = _to_zero(series, C, metric, when)
-    mark = "**" if gap.low > 0 or gap.high < 0 else ""
+    stars = mark(metric, gap.mean, gap.low, gap.high)
     shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
-    return f"{text} ({mark}{shown}{mark} [{low}, {high}])"
+    return f"{text} ({stars}{shown}{stars} [{low}, {high}])"
 
 
 def draw(curves: Curves, epochs: int, path: Path) -> dict[Path, bytes]:

@@ -12,7 +12,7 @@ from typing import Any
 from raresight.common.atomic_files import write_files
 
 from .. import UnfinishedError
-from ..estimates import LEVEL, paired
+from ..estimates import BOLD_NOTE, LEVEL, paired
 from ..output import PICTURES, rows_text
 from ..training_records import Record, format_clip_limits, journal_path, largest_norm, origin, read_records
 from .balanced_metrics import BINARY_METRICS, CLASS_METRICS
@@ -144,7 +144,7 @@ def beyond_lines(final: Sequence[Result], beyond: Sequence[Result]) -> list[str]
         f"Cross entropy, alpha and TBL at a learning rate of {rate:g}, three times the largest that was "
         f"chosen from, with the parameters that the search chose: {CHOSEN_BY[metric]}, and the difference to "
         f"the same loss at its chosen rate, paired by draw and seed, with its {LEVEL:.0%} interval for these "
-        "draws; **bold** where that leaves out zero. The rate that is better on validation rows is the one "
+        f"draws; {BOLD_NOTE}. The rate that is better on validation rows is the one "
         "with the higher mean there of each training's best epoch.",
     ]
     for chosen, further in pairs:
@@ -548,8 +548,8 @@ def _format_protocol(report: Report, final: Sequence[Result]) -> str:
         "unused, so that only the common ones train on fewer. Then three new seeds a draw, on the same rows. "
         "In parentheses the "
         f"difference to {REFERENCE}, paired by draw and seed, with its {LEVEL:.0%} interval for these draws; "
-        f"**bold** where that leaves out zero. Of the {intervals} intervals about "
-        f"{intervals * (1 - LEVEL):.0f} would be bold by chance alone. Trained on "
+        f"{BOLD_NOTE}. Of the {intervals} intervals about "
+        f"{intervals * (1 - LEVEL):.0f} would be beyond chance by luck alone. Trained on "
         f"{format_devices(records_of(final))}. The largest rate tried, {largest:g}, was chosen "
         f"{rates.count(largest)} times of {len(rates)}. {format_evaluated_epochs(final)} "
         f"{_format_clipping(final)}"

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..estimates import Estimate
+from ..estimates import Estimate, effect_on, mark
 from ..paper_numbers import Printed
 from ..training_records import Record
-from .balanced_metrics import is_better
 from .budget import published_rows
 from .methods import REFERENCE, Chosen
 from .net_trial import DATASETS, NetTrial, Setup, format_net, format_parameters
@@ -73,10 +72,10 @@ def cell_text(result: Result, method: str, column: ReportColumn) -> str:
 
 
 def difference_text(gap: Estimate, metric: str, *, bold: bool = True) -> str:
-    """Format a difference with its interval, bold if zero is outside."""
+    """Format a difference with its interval, bold if it counts as a gain or a loss."""
     shown, low, high = (number(metric, x, sign=True) for x in (gap.mean, gap.low, gap.high))
-    mark = "**" if bold and (gap.low > 0 or gap.high < 0) else ""
-    return f"{mark}{shown}{mark} [{low}, {high}]{format_draws(gap, metric)}"
+    stars = mark(metric, gap.mean, gap.low, gap.high) if bold else ""
+    return f"{stars}{shown}{stars} [{low}, {high}]{format_draws(gap, metric)}"
 
 
 def format_draws(gap: Estimate, metric: str) -> str:
@@ -98,13 +97,16 @@ def number(metric: str, value: float, *, sign: bool = False) -> str:
     return format(value if "brier" in metric else 100 * value, digits)
 
 
-def claim_verdict(gap: Estimate, metric: str) -> str:
-    """Return the verdict on a claimed improvement: "confirmed", "contradicted" or "inconclusive".
+VERDICTS = {"gain": "confirmed", "loss": "contradicted", "small": "small", "chance": "inconclusive"}
+"""Verdicts on a claimed improvement, by `effect_on`."""
 
-    If the draws of the task differ, the verdict says so.
+
+def claim_verdict(gap: Estimate, metric: str) -> str:
+    """Return the verdict on a claimed improvement: "confirmed", "contradicted", "small" or "inconclusive".
+
+    "small" is beyond chance, but too small to act on. If the draws of the task differ, the verdict says so.
     """
-    low, high = (gap.low, gap.high) if is_better(metric, 1.0, 0.0) else (-gap.high, -gap.low)
-    found = "confirmed" if low > 0 else "contradicted" if high < 0 else "inconclusive"
+    found = VERDICTS[effect_on(metric, gap.mean, gap.low, gap.high)]
     return f"{found}, but the draws differ" if gap.draws_differ else found
 
 

@@ -9,10 +9,18 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from ..estimates import LEVEL, Estimate
+from ..estimates import LEVEL, Estimate, effect_on
 from .balanced_metrics import BINARY_METRICS, CLASS_METRICS, is_better
 from .methods import REFERENCE
-from .report_text import cell_title, claim_verdict, difference_text, format_draws, number, settings_name
+from .report_text import (
+    VERDICTS,
+    cell_title,
+    claim_verdict,
+    difference_text,
+    format_draws,
+    number,
+    settings_name,
+)
 from .results import Result
 from .trials import Cell
 
@@ -97,9 +105,7 @@ def _gain_lines(rare: Result, common: Result, metric: str, title: str, when: str
             continue
         change, error = ends[0].mean - ends[1].mean, math.hypot(ends[0].error, ends[1].error)
         half = _quantile(ends) * error
-        verdict = "inconclusive"
-        if abs(change) > half:
-            verdict = "confirmed" if is_better(metric, change, 0.0) else "contradicted"
+        verdict = VERDICTS[effect_on(metric, change, change - half, change + half)]
         lines.append(
             f"{own}'s gain in {title} over {REFERENCE} grows as rho falls ({_NAMES[rare.role]}, "
             f"{rare.cell.title}, {rare.epochs} epochs): {number(metric, ends[0].mean, sign=True)} at rho "
@@ -208,7 +214,7 @@ _SHORT_BINARY = (
     "brier_linked",
 )
 _SHORT_CLASSES = ("accuracy", "accuracy_linked", "minority_accuracy_linked", "brier_linked")
-_SIGNS = {"confirmed": "+", "contradicted": "-", "inconclusive": "?"}
+_SIGNS = {"confirmed": "+", "contradicted": "-", "small": "~", "inconclusive": "?"}
 _NOT_TRAINED = "."
 
 
@@ -225,8 +231,9 @@ def verdicts(title: str, about: str, results: Sequence[Result]) -> str:
         "The best rival is the one with the best mean of CE, CE+LA, Focal+LA, LDAM-DRW, Poly+LA and VS. It "
         "is picked by the same nets it is compared by, which leans against TBL. The paper's four are those "
         "without cross entropy. Differences are paired by draw and seed. They are beyond chance where their "
-        "95% intervals leave out zero; one in twenty does so by chance. The epoch best on the test set is "
-        "each measure's own.",
+        "95% intervals leave out zero; one in twenty does so by chance. Those of less than 0.1 points are "
+        "small, and called neither better nor worse; a Brier score has no points. The epoch best on the "
+        "test set is each measure's own.",
     ]
     for rivals in _RIVALS:
         lines += ["", f"#### In short, against {rivals}", "", *in_short(results, rivals)]
@@ -245,7 +252,7 @@ def in_short(results: Sequence[Result], rivals: str) -> list[str]:
     named = [f"{epochs} epochs, {settings_name(role)}" for epochs, role in columns]
     lines = [
         f"For {'; '.join(map(str, cells))}, in this order: `+` better than {rivals} and `-` worse, both "
-        f"beyond chance, `?` inconclusive, `{_NOT_TRAINED}` not trained.",
+        f"beyond chance, `~` beyond chance but small, `?` inconclusive, `{_NOT_TRAINED}` not trained.",
         "",
         f"| {' | '.join(['measure', 'epoch', *named])} |",
         "|" + "---|" * (2 + len(named)),
@@ -280,7 +287,7 @@ def _signs(results: Sequence[Result], cells: Sequence[Cell], metric: str, when: 
 
 
 def _table(results: Sequence[Result], metric: str) -> list[str]:
-    """Format means and differences, marked as better or worse if beyond chance, by draw if draws differ."""
+    """Format means and differences, marked if beyond chance, by draw if draws differ."""
     columns = ["task", "settings", "epoch", *OURS]
     for rivals in _RIVALS:
         columns += [rivals, *(f"{own} less {rivals}" for own in OURS)]
@@ -304,7 +311,7 @@ def _cells(result: Result, metric: str, when: str, epoch: str) -> list[str]:
 
 
 def _difference(gap: Estimate, metric: str) -> str:
-    words = {"confirmed": " **better**", "contradicted": " **worse**"}
+    words = {"confirmed": " **better**", "contradicted": " **worse**", "small": " (small)"}
     verdict = words.get(claim_verdict(gap, metric).split(",")[0], "")
     return f"{difference_text(gap, metric, bold=False)}{verdict}"
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from raresight.report.drawing import COLOURS
 
+from ..estimates import BOLD_NOTE, mark
 from ..output import figure_files, figure_with_axes, rows_text
 from ..paper_numbers import FRAUD_TABLES, printed_gain
 from .methods import (
@@ -103,8 +104,8 @@ def table_text(summary: Sequence[Record], origin: ResultsOrigin) -> str:
     words = (
         f"ULB card fraud: {origin.rows:,} rows ({origin.duplicates:,} exact duplicates dropped), "
         f"{origin.frauds} frauds. In parentheses the difference to cross entropy in the same family, "
-        f"with its paired {LEVEL:.0%} interval; **bold** where that leaves out zero. Of the {intervals} "
-        f"intervals about {intervals * (1 - LEVEL):.0f} would be bold by chance alone. "
+        f"with its paired {LEVEL:.0%} interval; {BOLD_NOTE}. Of the {intervals} "
+        f"intervals about {intervals * (1 - LEVEL):.0f} would be beyond chance by luck alone. "
         f"{training_variance_note(summary)}"
     )
     has_epochs = any(row[name] for row in summary for name in EPOCHS)
@@ -186,7 +187,7 @@ def _cell(row: Record) -> str:
 
 
 def interval_text(row: Record) -> str:
-    """Format a difference with its interval, bold if zero is outside.
+    """Format a difference with its interval, bold if it counts as a gain or a loss.
 
     >>> interval_text({"metric": "roc_auc", "difference": 0.01, "low": 0.005, "high": 0.015})
     '**+1.00** [+0.50, +1.50]'
@@ -196,7 +197,7 @@ def interval_text(row: Record) -> str:
     gap, low, high = (
         f"{round(row[name] * scale, digits) + 0.0:+.{digits}f}" for name in ("difference", "low", "high")
     )
-    bold = "**" if row["low"] > 0 or row["high"] < 0 else ""
+    bold = mark(*(row[name] for name in ("metric", "difference", "low", "high")))
     return f"{bold}{gap}{bold} [{low}, {high}]"
 
 
@@ -280,13 +281,13 @@ def rival_rows(pairs: Sequence[Record]) -> list[Record]:
 def rivals_text(rows: Sequence[Record]) -> str:
     """Format the differences as Markdown, the paper's first."""
     lines = [
-        "TBL less each rival, in points, with 95% intervals; **bold** where they leave out zero. The paper's "
+        f"TBL less each rival, in points, with 95% intervals; {BOLD_NOTE}. The paper's "
         "are of its private tables, with TabNet, three trials of each loss taken as independent (Student's "
         "quantile with 2 to 4 degrees of freedom); ours are of the ULB table, paired. Ours have one learning "
         "rate for all losses of a net (TabNet's was chosen with cross entropy, TabM's is the default): a "
         f"loss that wants another step size is at a disadvantage. Of our {len(rows)} intervals about "
-        f"{len(rows) * (1 - LEVEL):.0f} would be bold by chance alone; those of recall come from resampling, "
-        "which moves their ends by some tenths of a point. "
+        f"{len(rows) * (1 - LEVEL):.0f} would be beyond chance by luck alone; those of recall come from "
+        "resampling, which moves their ends by some tenths of a point. "
         f"{training_variance_note(rows)} {_format_epochs(rows)}".rstrip()
     ]
     for metric in _METRICS:

@@ -18,7 +18,12 @@ from reproduction import UnfinishedError, reproduce
 from reproduction.estimates import estimate, paired, standard_errors_apart
 from reproduction.experiments.balanced_metrics import BINARY_METRICS
 from reproduction.experiments.net_trial import SIZES, Size
-from reproduction.experiments.report_text import claim_verdict, format_draws, format_evaluated_epochs
+from reproduction.experiments.report_text import (
+    claim_verdict,
+    difference_text,
+    format_draws,
+    format_evaluated_epochs,
+)
 from reproduction.experiments.results import Result, chosen_settings, find_results, missing_lines
 from reproduction.experiments.trials import EXPERIMENTS, ablation_trials, cell_trials
 from reproduction.experiments.verdicts import WITHOUT_CE, beats_every_rival, gain_grows, rivals_do_not_improve
@@ -44,6 +49,28 @@ def test_the_interval_of_paired_differences_by_hand():
     assert (alone.mean, alone.low, alone.high) == (1.0, -math.inf, math.inf)
     assert math.isnan(estimate({}).mean)
     assert paired({(0, 0): 1.0, (0, 1): 2.0}, {(0, 1): 1.5}).mean == 0.5
+
+
+@pytest.mark.parametrize(
+    ("metric", "points", "expected"),
+    [
+        ("roc_auc", 0.2, "confirmed"),
+        ("roc_auc", -0.2, "contradicted"),
+        ("roc_auc", 0.05, "small"),
+        ("accuracy_linked", -0.05, "small"),
+        # A Brier score has no points, and a smaller one is better.
+        ("brier_linked", 0.05, "contradicted"),
+        ("brier_linked", -0.05, "confirmed"),
+    ],
+)
+def test_a_verdict_is_beyond_chance_and_large_enough(metric, points, expected):
+    gap = estimate({(0, seed): (points + 0.001 * seed) / 100 for seed in (-1, 0, 1)})
+    assert gap.low > 0 or gap.high < 0
+    assert claim_verdict(gap, metric) == expected
+    assert difference_text(gap, metric).startswith("**") == (expected != "small")
+    wide = estimate({(0, seed): (points + 10 * seed) / 100 for seed in (-1, 0, 1)})
+    assert claim_verdict(wide, metric) == "inconclusive"
+    assert "**" not in difference_text(wide, metric)
 
 
 def test_draws_that_differ_are_found():

@@ -85,6 +85,15 @@ def test_a_marker_without_an_answer_is_an_error(tmp_path, command, words):
         answer(command, tmp_path)
 
 
+def test_counted_differences_are_beyond_chance_and_large_enough(tmp_path):
+    rows = ("0.002,0.001,0.003", "0.0005,0.0001,0.0009", "0.002,-0.001,0.005", "-0.002,-0.003,-0.001")
+    (tmp_path / "a.csv").write_text(
+        "metric,difference,low,high\n" + "".join(f"roc_auc,{row}\n" for row in rows)
+    )
+    counts = [answer(f"count {which} a.csv metric=roc_auc", tmp_path) for which in ("all", "better", "worse")]
+    assert counts == ["4", "1", "1"]
+
+
 def test_the_command_changes_nothing_that_is_up_to_date(tmp_path):
     assert run(RESULTS) == []
 

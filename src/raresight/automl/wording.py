@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Verdict",
     "cost",
+    "effect",
     "effect_of",
     "headline",
     "headline_parts",
@@ -337,7 +338,12 @@ def _of_tuning(found: Comparison | None, min_gain: float) -> Verdict:
 
 
 def effect_of(found: Comparison, min_gain: float) -> str:
-    """Sort a difference of partial AUCs into "gain", "loss", "small" or "chance".
+    """Sort a comparison by `effect`."""
+    return effect(found.difference, found.low, found.high, min_gain)
+
+
+def effect(difference: float, low: float, high: float, min_gain: float) -> str:
+    """Sort a difference with its interval into "gain", "loss", "small" or "chance".
 
     "small" is beyond chance, but below `min_gain` points. On a large table differences of a few hundredths of
     a point are beyond chance, and change no decision.
@@ -345,11 +351,11 @@ def effect_of(found: Comparison, min_gain: float) -> str:
     # The estimate decides the size, not the bound nearest zero. The held-out rows chose nothing, so the
     # estimate is what acting gains on average; the interval already answers for chance. The bound would ask
     # for `min_gain` plus half an interval: with 100 positives a point or two, which few losses gain.
-    if found.low <= 0 <= found.high:
+    if not (low > 0 or high < 0):
         return "chance"
-    if abs(found.difference) * 100 < min_gain:
+    if abs(difference) * 100 < min_gain:
         return "small"
-    return "gain" if found.difference > 0 else "loss"
+    return "gain" if difference > 0 else "loss"
 
 
 def _small(min_gain: float) -> str:
