@@ -5,7 +5,7 @@ simpler one of its family is not worse beyond chance, that one is taken: the bes
 
 A blend is a weighted mean of calibrated log-odds. Its weights come from greedy selection with replacement
 (Caruana et al. 2004): eight times, the candidate is added whose addition gives the mean the largest partial
-AUC. The weights are averaged over draws of the rows, which keeps out members that few rows favour. It is
+AUC, and the best of these means is kept. The weights are averaged over draws of the rows, which keeps out members that few rows favour. It is
 taken if its partial AUC exceeds that of the single candidate.
 
 All of it uses rows of cross-validation. The held-out rows decide nothing.
@@ -125,10 +125,9 @@ def blend(found: SearchResult, task: SearchTask) -> tuple[list[Trial], list[floa
     else:
         max_fpr = task.aim.max_fpr
     generator = np.random.default_rng([task.aim.seed, 7])
-    counts = np.zeros(len(pool))
+    weights = np.zeros(len(pool))
     for _ in range(DRAWS):
-        counts += _greedy(_drawn(positives, generator), _drawn(negatives, generator), max_fpr)
-    weights = counts / counts.sum()
+        weights += _greedy(_drawn(positives, generator), _drawn(negatives, generator), max_fpr) / DRAWS
     # The heaviest; of equal ones the better, which comes first.
     heaviest = np.argsort(-weights, kind="stable")[:MOST_MEMBERS]
     chosen = [int(place) for place in heaviest if weights[place] > LEAST_WEIGHT]
@@ -153,16 +152,20 @@ def _drawn(scores: Floats, generator: np.random.Generator) -> Floats:
 
 
 def _greedy(positives: Floats, negatives: Floats, max_fpr: float) -> NDArray[np.float64]:
-    """Return how often each candidate was added."""
+    """Return the share of each candidate in the additions up to the best mean."""
     y = np.repeat(np.array([1, 0], dtype=np.int8), [positives.shape[1], negatives.shape[1]])
     scores = np.concatenate([positives, negatives], axis=1)
     counts, total = np.zeros(len(scores)), np.zeros(scores.shape[1])
+    kept, highest = counts, -1.0
     for step in range(STEPS):
         areas = [partial_auc(y, (total + one) / (step + 1), max_fpr, kind="area") for one in scores]
         best = int(np.argmax(areas))
         counts[best] += 1
         total += scores[best]
-    return counts
+        # Once the mean is the best one, the least change would be to add a candidate that says nothing.
+        if areas[best] > highest:
+            kept, highest = counts / (step + 1), areas[best]
+    return kept
 
 
 def _made(
