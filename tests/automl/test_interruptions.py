@@ -14,11 +14,9 @@ import time
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pytest
 from table_search import TRIALS, facts, small_space, small_task
 
-from raresight.automl.oof_predictions import part_path, write_array
 from raresight.automl.options import Options
 from raresight.automl.records import Limits
 from raresight.automl.run_identity import open_run
@@ -130,8 +128,8 @@ def cut_line(lines):
 
 
 def changed_digit(lines):
-    """A better result for one fold of some trial: without a check it would win."""
-    place = next(i for i, line in enumerate(lines) if i > 20 and b'"values": [0.' in line)
+    """A better result of some trial: without a check it would win."""
+    place = next(i for i, line in enumerate(lines) if i > 5 and b'"values": [0.' in line)
     return place + 1, [*lines[:place], lines[place].replace(b"[0.", b"[9."), *lines[place + 1 :]]
 
 
@@ -181,25 +179,6 @@ def test_a_trial_with_damaged_scores_runs_again(whole, tmp_path, damage, seconds
     paths[0].write_bytes(flipped(paths[0].read_bytes()))
     with pytest.raises(ValueError, match=r"\.npy is not the file that was written.*--resume"):
         found.out_of_fold(found.best.number)
-
-
-@pytest.mark.parametrize("damage", [flipped, lambda content: content[:-9], None])
-def test_a_fold_with_damaged_scores_is_fitted_again(whole, tmp_path, damage):
-    folder = tmp_path / "search"
-    search(small_task(), small_space(), Limits(1), folder=folder)
-    lines = (folder / "trials.jsonl").read_bytes().splitlines(keepends=True)
-    end = next(i for i, line in enumerate(lines) if b'"state"' in line)
-    (folder / "trials.jsonl").write_bytes(b"".join(lines[:end]))
-    folds = small_task().folds
-    scores = np.load(folder / "scores" / "0.npy")
-    for fold, split in enumerate(folds):
-        write_array(part_path(folder, 0, fold), scores[split.test])
-    part = part_path(folder, 0, 1)
-    part.write_bytes(damage(part.read_bytes())) if damage else part.unlink()
-    found, told = resumed(folder)
-    assert found == whole[0]
-    assert len(told) == (damage is not None)
-    assert not told or "0-1.npy was changed or cut" in told[0]
 
 
 def test_a_damaged_identity_is_named_and_said_to_be_damaged(whole, tmp_path):

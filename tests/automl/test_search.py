@@ -1,10 +1,11 @@
-"""Searches in this process: outcome, pruning, failures, limits, and folders that hold something else."""
+"""Searches in this process: outcome, failures, limits, and folders that hold something else."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from table_search import AIM, TRIALS, facts, small_space, small_task
 
 from raresight.automl.evaluation import baseline_of, leaderboard
 from raresight.automl.records import Limits
-from raresight.automl.search import ROUND, rounds, search
-from raresight.automl.space import make_space, planned_trials
+from raresight.automl.search import REFITS, search
+from raresight.automl.space import candidates, make_space
 from raresight.common.json_values import digest_of
 from raresight.engines import LocalEngine
 from raresight.metrics import partial_auc, recall_at_fpr
@@ -35,13 +36,14 @@ def test_the_values_are_those_of_the_scores(whole, tmp_path):
             continue
         scores = found.out_of_fold(trial.number)
         assert scores.dtype == np.float32
-        areas = [partial_auc(task.y[f.test], scores[f.test], task.aim.max_fpr) for f in task.folds]
-        recalls = [recall_at_fpr(task.y[f.test], scores[f.test], task.aim.fpr) for f in task.folds]
-        assert trial.fold_values == tuple(areas)
-        assert trial.fold_recalls == tuple(recalls)
-        assert trial.partial_auc == pytest.approx(np.mean(areas), abs=1e-15)
-        assert trial.recall == pytest.approx(np.mean(recalls), abs=1e-15)
+        assert np.isfinite(scores).all()
+        # Of all folds together.
+        assert trial.partial_auc == partial_auc(task.y, scores, task.aim.max_fpr, kind="mcclish")
+        assert trial.recall == recall_at_fpr(task.y, scores, task.aim.fpr)
         assert trial.seconds > 0
+        assert trial.result.refit_seconds > 0
+        assert trial.result.rounds == dict(trial.candidate.parameters).get("n_estimators", 0)
+        assert (trial.result.rounds > 0) == (trial.candidate.family == "lightgbm")
     complete = [trial for trial in found.trials if trial.state == "complete"]
     assert found.best == min(complete, key=lambda t: (-t.partial_auc, -t.recall, t.number))
     assert found.stopped_by == "trials"
@@ -60,11 +62,20 @@ def test_a_finished_search_is_not_repeated(whole):
 
 
 def test_the_seed_decides(whole, tmp_path):
-    found = search(small_task(aim=replace(AIM, seed=1)), small_space(), Limits(10), folder=tmp_path)
-    other = [trial["candidate"] for trial in facts(found)["trials"]]
-    same = [trial["candidate"] for trial in whole[0]["trials"][:10]]
-    assert other[:6] == same[:6]  # planned
-    assert all(a != b for a, b in zip(other[6:], same[6:]))
+    found = search(small_task(aim=replace(AIM, seed=1)), small_space(), Limits(TRIALS), folder=tmp_path)
+    other, same = facts(found)["trials"], whole[0]["trials"]
+    random = [trial["number"] for trial in same if trial["origin"] == "random"]
+    assert [trial["origin"] for trial in other] == [trial["origin"] for trial in same]
+    assert random
+    for ours, theirs in zip(other, same):
+        # Planned ones are the same settings, whose rows and columns are drawn by the seed.
+        settings = [trial["candidate"]["parameters"] | {"n_estimators": 0} for trial in (ours, theirs)]
+        assert (settings[0] == settings[1]) == (ours["number"] not in random)
+        if ours["number"] in random:
+            continue
+        is_boosted = ours["candidate"]["family"] == "lightgbm" and ours["state"] == "complete"
+        draws_none = {"row_fraction": 1.0, "feature_fraction": 1.0}.items() <= settings[0].items()
+        assert (ours["scores"] != theirs["scores"]) == (is_boosted and not draws_none)
 
 
 def test_failed_candidates_say_why(whole):
@@ -78,15 +89,6 @@ def test_failed_candidates_say_why(whole):
     # The linear ones that were to be fitted with it were fitted.
     good = [trial for trial in whole[0]["trials"] if trial["candidate"]["loss"] != "poly(epsilon=1e308)"]
     assert all(trial["state"] != "failed" for trial in good)
-
-
-def test_hopeless_candidates_are_given_up(whole):
-    pruned = [trial for trial in whole[0]["trials"] if trial["state"] == "pruned"]
-    assert pruned
-    for trial in pruned:
-        assert trial["origin"] == "search"
-        assert 1 <= len(trial["fold_values"]) < 3
-        assert trial["partial_auc"] is None
 
 
 def test_all_failing_is_an_error(tmp_path):
@@ -103,13 +105,29 @@ def test_weights_count(tmp_path):
     task = small_task()
     weights = np.where(task.y == 1, 1.0, np.random.default_rng(0).integers(1, 4, len(task.y)))
     task = small_task(weights=weights)
-    found = search(task, make_space("linear", "focal"), Limits(2), folder=tmp_path)
-    scores = found.out_of_fold(0)
-    test = task.folds[1].test
-    area = partial_auc(task.y[test], scores[test], task.aim.max_fpr, sample_weight=weights[test])
-    assert found.trials[0].fold_values[1] == area
+    found = search(task, make_space("linear,lightgbm", "focal"), Limits(2), folder=tmp_path / "weighted")
+    plain = search(small_task(), make_space("linear,lightgbm", "focal"), Limits(2), folder=tmp_path / "plain")
+    for trial, other in zip(found.trials, plain.trials):
+        scores = found.out_of_fold(trial.number)
+        area = partial_auc(task.y, scores, task.aim.max_fpr, kind="mcclish", sample_weight=weights)
+        assert trial.partial_auc == area
+        assert trial.recall == recall_at_fpr(task.y, scores, task.aim.fpr, sample_weight=weights)
+        assert not np.allclose(scores, plain.out_of_fold(other.number), atol=0.01)
     row = leaderboard(found, task, 0)[0]
     assert row.number == 0 or row.comparison.method == "bootstrap"
+
+
+def test_one_weight_per_class_is_as_fast_as_none_and_moves_the_level(tmp_path):
+    weights = np.where(small_task().y == 1, 1.0, 5.0)
+    task, space = small_task(weights=weights), make_space("linear", "focal")
+    found = search(task, space, Limits(2), folder=tmp_path / "weighted")
+    scores = found.out_of_fold(0)
+    # A weight for each class leaves both rates as they are.
+    assert found.trials[0].partial_auc == partial_auc(task.y, scores, task.aim.max_fpr, kind="mcclish")
+    plain = search(small_task(), space, Limits(2), folder=tmp_path / "plain").out_of_fold(0)
+    assert np.median(plain - scores) == pytest.approx(np.log(5), abs=0.5)
+    row = leaderboard(found, task, 0)[-1]
+    assert row.number == 0 or row.comparison.method != "bootstrap"
 
 
 def test_more_trials_later_are_the_same_trials(whole, tmp_path):
@@ -131,27 +149,45 @@ def test_without_time_only_cross_entropy_is_tried_and_more_time_goes_on(whole, t
     for _ in range(2):  # the time spent counts when it is called again
         found = search(task, space, Limits(seconds=0.001), folder=tmp_path)
         assert found.stopped_by == "budget"
-        assert [trial.candidate.text for trial in found.trials] == [
-            "linear, crossentropy",
-            "lightgbm, crossentropy",
-        ]
+        (only,) = found.trials
+        assert (only.candidate.family, only.candidate.loss) == ("lightgbm", "crossentropy")
+        # It grew no further than to the first look.
+        assert only.result.rounds == 15
     spent = found.seconds
-    found = search(task, space, Limits(TRIALS, seconds=spent + 1.0), folder=tmp_path)
+    shutil.rmtree(tmp_path)
+    found = search(task, space, Limits(1), folder=tmp_path)
+    found = search(task, space, Limits(TRIALS, seconds=found.seconds + spent + 0.5), folder=tmp_path)
     assert found.seconds > spent
     found = search(task, space, Limits(TRIALS, seconds=1000.0), folder=tmp_path)
     assert facts(found) == whole[0]
 
 
 def test_a_budget_is_kept(tmp_path):
-    found = search(small_task(), small_space(), Limits(seconds=2.5), folder=tmp_path)
+    task = small_task(of_all_rows=3.0)
+    found = search(task, small_space(), Limits(seconds=2.5), folder=tmp_path)
     assert found.stopped_by == "budget"
     assert len(found.trials) >= 2
     assert found.seconds < 10  # one step more, on a busy machine
+    # Time is left for the fits to all rows: of as many models as a blend has, of three times the rows.
+    best = sorted((trial for trial in found.trials if trial.partial_auc), key=lambda one: -one.partial_auc)
+    refits = 3.0 * sum(trial.result.refit_seconds for trial in best[:REFITS])
+    before = max(trial.seconds for trial in found.trials)
+    assert found.seconds < 2.5 - refits + 3 * before
+
+
+def test_the_fits_that_follow_may_take_all_the_time(tmp_path):
+    # A thousand times the rows would take minutes, so the search ends after its first candidate.
+    found = search(
+        small_task(of_all_rows=1000.0), small_space(), Limits(seconds=20.0), folder=tmp_path / "large"
+    )
+    assert len(found.trials) == 1
+    assert found.stopped_by == "budget"
+    assert found.seconds < 10
 
 
 def test_what_the_listener_hears(tmp_path):
-    heard = []
-    found = search(small_task(), small_space(), Limits(7), folder=tmp_path, listener=heard.append)
+    heard, task = [], small_task()
+    found = search(task, small_space(), Limits(7), folder=tmp_path, listener=heard.append)
     assert [progress.done for progress in heard] == sorted(progress.done for progress in heard)
     assert heard[0].done == 0
     assert heard[0].running
@@ -161,7 +197,12 @@ def test_what_the_listener_hears(tmp_path):
     assert heard[-1].running == ()
     assert heard[-1].seconds_left == 0
     assert {progress.total for progress in heard} == {7}
-    assert len(heard) >= 2 * len(found.trials)
+    # When a candidate begins and when it ends, of which the linear ones do so together.
+    groups = [group for group in islice(candidates(small_space(), task.class_counts, 0), 7)]
+    assert [len(group) for group in groups] == [1] * 7
+    assert len(heard) == 2 * len(found.trials)
+    starts = [progress.running for progress in heard[::2]]
+    assert starts == [tuple(trial.candidate for trial in group) for group in groups]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +213,7 @@ def test_what_the_listener_hears(tmp_path):
         ({"aim": replace(AIM, max_fpr=0.2)}, "max_fpr (there 0.1, now 0.2)"),
         ({"y": "one label"}, "the rows, labels or weights"),
         ({"X": "one value"}, "the rows, labels or weights"),
-        ({"weights": np.ones(3000)}, "the rows, labels or weights"),
+        ({"weights": np.ones(1200)}, "the rows, labels or weights"),
         ({"folds": "fewer"}, "the folds"),
         ({"n_categories": (4,)}, "which columns hold categories"),
     ],
@@ -180,7 +221,7 @@ def test_what_the_listener_hears(tmp_path):
 def test_another_search_in_the_folder_is_refused(whole, changes, said):
     task = small_task()
     if "y" in changes:
-        changes = {"y": np.where(np.arange(3000) == 7, 1 - task.y, task.y)}
+        changes = {"y": np.where(np.arange(1200) == 7, 1 - task.y, task.y)}
     if "X" in changes:
         changed = task.X.copy()
         changed[5, 2] += 1e-3
@@ -219,25 +260,16 @@ def test_limits_are_needed():
         Limits(seconds=0.0)
 
 
-def test_rounds_cover_every_number_once():
-    planned = planned_trials(make_space("linear,lightgbm,xgboost"), (990, 10))
-    turns = [turn for turn, _ in zip(rounds(planned, 3), range(12))]
-    assert [turn.start for turn in turns[1:]] == [turn.stop for turn in turns[:-1]]
-    assert [turn.stop for turn in turns[:6]] == [3, 11, 19, 21, 45, 45 + ROUND]
-    assert turns[4].stages == ((0, 1, 2),)
-    assert turns[5].stages == ((0,), (1,), (2,))
-
-
 def test_the_leaderboard(whole):
     task = small_task()
     found = search(task, small_space(), Limits(TRIALS), folder=whole[1])
-    base = baseline_of(found, "lightgbm")
-    assert base.number == 1
+    base = baseline_of(found)
+    assert (base.number, base.candidate.family, base.candidate.loss) == (0, "lightgbm", "crossentropy")
     rows = leaderboard(found, task, base.number)
     assert len(rows) == TRIALS
     assert {row.number for row in rows} == set(range(TRIALS))
     states = [row.state for row in rows]
-    assert states == sorted(states, key=["complete", "pruned", "failed"].index)
+    assert states == sorted(states, key=["complete", "failed"].index)
     areas = [row.partial_auc for row in rows if row.state == "complete"]
     assert areas == sorted(areas, reverse=True)
     assert replace(rows[0], comparison=None) == found.best
@@ -245,8 +277,9 @@ def test_the_leaderboard(whole):
     for row in rows:
         assert (row.comparison is not None) == (row.state == "complete" and row.number != base.number)
     best = rows[0].comparison
-    pooled = partial_auc(task.y, found.out_of_fold(found.best.number), task.aim.max_fpr)
-    assert best.a == pytest.approx(pooled)
+    assert best.a == pytest.approx(found.best.partial_auc)
+    assert best.b == pytest.approx(base.partial_auc)
     assert best.low < best.difference < best.high
-    with pytest.raises(ValueError, match="no trial of crossentropy with defaults in xgboost"):
-        baseline_of(found, "xgboost")
+    # Where the first one failed, the next one takes its place.
+    failed = replace(base, result=replace(base.result, message="it broke"))
+    assert baseline_of(replace(found, trials=(failed, *found.trials[1:]))).number == 1

@@ -1,31 +1,33 @@
-"""Families, losses and what is asked of Optuna."""
+"""Families, losses and the list of candidates."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from itertools import islice
 
 import numpy as np
-import optuna
 import pytest
 from table_search import table
 
-from raresight.automl.space import default_losses, distributions, make_space, planned_trials, suggest
+from raresight.automl.space import candidates, default_losses, make_space
 from raresight.losses import parse
 from raresight.losses.registry import loss_kinds
 from raresight.model.families import FAMILIES, Candidate, fit_candidates, installed_families
 
 COUNTS = (2940, 60)
+SPREAD = 8  # contrasting settings of boosters
 
 
-def asked(number, space, sampler=None):
-    study = optuna.create_study(sampler=sampler or optuna.samplers.RandomSampler(seed=number))
-    return suggest(study.ask(), space, COUNTS)
+def listed(space, number, seed=0):
+    """The first trials of the list, without their groups."""
+    trials = (trial for group in candidates(space, COUNTS, seed) for trial in group)
+    return list(islice(trials, number))
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+def random_ones(space, number, seed=0):
+    trials = (trial for group in candidates(space, COUNTS, seed) for trial in group)
+    return [trial.candidate for trial in islice((one for one in trials if one.origin == "random"), number)]
 
 
 def test_without_names_everything_installed_but_nets_is_tried():
@@ -75,77 +77,119 @@ def test_names_are_texts():
         make_space("linear", ["tbl", 3])
 
 
-def test_the_plan_begins_with_cross_entropy_in_every_family():
+def test_the_list_begins_with_cross_entropy_of_boosters_and_holds_every_loss():
     space = make_space("linear,lightgbm,xgboost", "tbl,alpha,focal,poly,vectorscaling,ldam")
-    candidates = [trial.candidate for trial in planned_trials(space, COUNTS)]
-    assert candidates[:3] == [Candidate(family, "crossentropy") for family in space.families]
-    others = candidates[3:21]
-    assert [one.family for one in others] == ["linear"] * 6 + ["lightgbm"] * 6 + ["xgboost"] * 6
-    assert others[0].loss == "tbl(alpha=0.8,C=0.5)"
-    assert others[5].loss == "ldam(class_counts=(2940,60),max_margin=0.5,scale=1.0)"
-    grid = candidates[21:]
-    assert {one.family for one in grid} == {"linear"}
-    assert len(grid) == 24
-    assert len(set(candidates)) == len(candidates) == 45
-    assert all(one.parameters == () for one in candidates)
+    planned = 3 + SPREAD + (6 + 24) + 2 * 6
+    trials = listed(space, planned + 5)
+    assert [trial.number for trial in trials] == list(range(planned + 5))
+    assert [trial.origin for trial in trials[planned:]] == ["random"] * 5
+    first = [trial.candidate for trial in trials[:3]]
+    assert first == [Candidate(family, "crossentropy") for family in ("lightgbm", "xgboost", "linear")]
+    spread = trials[3 : 3 + SPREAD]
+    assert {(trial.origin, trial.candidate.loss) for trial in spread} == {("spread", "crossentropy")}
+    assert [trial.candidate.family for trial in spread] == ["lightgbm", "xgboost"] * (SPREAD // 2)
+    linear = trials[3 + SPREAD : 3 + SPREAD + 30]
+    assert [trial.origin for trial in linear] == ["default"] * 6 + ["map"] * 24
+    assert {trial.candidate.family for trial in linear} == {"linear"}
+    assert linear[0].candidate.loss == "tbl(alpha=0.8,C=0.5)"
+    assert linear[5].candidate.loss == "ldam(class_counts=(2940,60),max_margin=0.5,scale=1.0)"
+    boosted = [trial.candidate for trial in trials[3 + SPREAD + 30 : planned]]
+    assert [one.family for one in boosted] == ["lightgbm"] * 6 + ["xgboost"] * 6
+    assert [one.loss for one in boosted[:6]] == [trial.candidate.loss for trial in linear[:6]]
+    assert len({trial.candidate for trial in trials[:planned]}) == planned
+    assert all(not trial.candidate.parameters for trial in trials[:planned] if trial.origin != "spread")
 
 
-def test_the_plan_lies_in_the_space():
-    space = make_space(None, "tbl,alpha,focal,poly,vectorscaling,ldam,squared,tbl(alpha=0.6,C=0.1)")
-    for plan in planned_trials(space, COUNTS):
-        values = dict(plan.values)
-        trial = optuna.trial.create_trial(
-            value=0.0, params=values, distributions=distributions(space, list(values))
-        )  # which raises for a value outside
-        assert suggest(trial, space, COUNTS) == Candidate(
-            plan.candidate.family,
-            plan.candidate.loss,
-            tuple(FAMILIES[plan.candidate.family].defaults.items()),
-        )
+def test_linear_candidates_share_their_fits_and_others_stand_alone():
+    space = make_space("linear,lightgbm", "tbl,focal")
+    groups = list(islice(candidates(space, COUNTS, 0), 16))
+    together = [group for group in groups if len(group) > 1]
+    assert [{trial.candidate.family for trial in group} for group in together] == [{"linear"}]
+    assert len(together[0]) == 2 + 24
+    assert [trial.number for group in groups for trial in group] == list(range(sum(map(len, groups))))
 
 
-def test_every_loss_asked_for_parses_without_a_warning():
+def test_the_list_is_the_same_again_and_the_seed_moves_its_random_part_alone():
     space = make_space()
-    seen = set()
+    once, again, other = (listed(space, 90, seed) for seed in (3, 3, 4))
+    assert once == again
+    planned = [trial.origin for trial in once].index("random")
+    assert once[:planned] == other[:planned]
+    assert all(a.candidate != b.candidate for a, b in zip(once[planned:], other[planned:]))
+    assert len({trial.candidate for trial in once}) == 90
+
+
+def test_the_spread_lies_in_the_ranges():
+    for trial in listed(make_space(), 40):
+        reaches = FAMILIES[trial.candidate.family].parameters
+        for name, value in trial.candidate.parameters:
+            assert reaches[name].low <= value <= reaches[name].high
+
+
+def test_random_ones_lie_in_the_ranges_and_parse_without_a_warning():
+    space = make_space()
+    seen, reached = set(), {}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for number in range(300):
-            candidate = asked(number, space)
+        for candidate in random_ones(space, 300):
             loss = parse(candidate.loss)
             assert loss.takes_score
             assert loss.has_unique_minimiser
             assert candidate == Candidate.from_dict(candidate.to_dict())
+            family = FAMILIES[candidate.family]
+            # The folds choose the rounds.
+            assert set(dict(candidate.parameters)) == set(family.parameters) - {family.rounds}
+            for name, value in candidate.parameters:
+                reach = family.parameters[name]
+                assert reach.low <= value <= reach.high
+                assert isinstance(value, int) == isinstance(reach.low, int)
+                ends = np.log if reach.log else float
+                share = (ends(value) - ends(reach.low)) / (ends(reach.high) - ends(reach.low))
+                reached.setdefault((candidate.family, name), []).append(share)
+            for name, reach in loss_kinds()[loss.name].search_ranges().items():
+                assert reach.low <= getattr(loss, name) <= reach.high
             seen.add((candidate.family, loss.name))
-    assert len(seen) == len(space.families) * len(space.losses)
+    boosters = [family for family in space.families if FAMILIES[family].rounds]
+    assert seen == {(family, loss) for family in boosters for loss in space.losses}
+    for shares in reached.values():  # the whole of each range, evenly by the scale that it declares
+        assert min(shares) < 0.15
+        assert max(shares) > 0.85
+        assert 0.4 < np.mean(shares) < 0.6
 
 
-def test_the_ends_of_every_range_can_be_fitted():
+def test_half_of_the_random_ones_have_cross_entropy():
+    losses = [one.loss for one in random_ones(make_space("lightgbm"), 300)]
+    assert 0.4 < losses.count("crossentropy") / 300 < 0.6
+
+
+def test_without_boosters_the_random_ones_are_of_what_there_is():
+    assert {one.family for one in random_ones(make_space("linear,deep", "tbl"), 30)} == {"linear", "deep"}
+
+
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_the_ends_of_every_range_can_be_fitted(end):
     space = make_space()
     X, y = table(600, 30)
     fitted = set()
     for family in space.families:
-        for loss in space.losses:
-            for end in ("low", "high"):
-                values = {"family": family, "loss": loss}
-                reaches = distributions(space, ["family", "loss"])
-                names = [f"{family}.{name}" for name in FAMILIES[family].defaults]
-                names += [f"{loss}.{name}" for name in loss_kinds()[loss].search_ranges()]
-                for name, reach in distributions(space, names).items():
-                    reaches[name] = reach
-                    values[name] = getattr(reach, end)
-                    if name.endswith("n_estimators"):
-                        values[name] = 50
-                trial = optuna.trial.create_trial(value=0.0, params=values, distributions=reaches)
-                (one,) = fit_candidates([suggest(trial, space, COUNTS)], X, y, (4,), (3,))
-                assert np.isfinite(one.log_odds(X)).all()
-                fitted.add(one.candidate.text)
-    assert len(fitted) == 2 * len(space.families) * len(space.losses)
+        values = {name: getattr(reach, end) for name, reach in FAMILIES[family].parameters.items()}
+        values |= {name: 20 for name in values if name == FAMILIES[family].rounds}
+        for name in space.losses:
+            kind = loss_kinds()[name]
+            reaches = kind.search_ranges()
+            ends = {key: float(getattr(reach, end)) for key, reach in reaches.items()}
+            loss = kind.for_search(ends, (570, 30)) if reaches else kind()
+            (one,) = fit_candidates([Candidate(family, str(loss), tuple(values.items()))], X, y, (4,), (3,))
+            assert np.isfinite(one.log_odds(X)).all()
+            fitted.add(one.candidate.text)
+    assert len(fitted) == len(space.families) * len(space.losses)
 
 
 def test_a_full_text_is_not_tuned():
     space = make_space("linear", "tbl(alpha=0.7,C=1)")
-    losses = {asked(number, space).loss for number in range(20)}
-    assert losses == {"crossentropy", "tbl(alpha=0.7,C=1)"}
+    trials = listed(space, 30)
+    assert {trial.candidate.loss for trial in trials} == {"crossentropy", "tbl(alpha=0.7,C=1)"}
+    assert [trial.origin for trial in trials[:3]] == ["default", "default", "random"]
 
 
 def test_a_registered_loss_is_searched_by_what_it_declares(monkeypatch):
@@ -166,8 +210,10 @@ def test_a_registered_loss_is_searched_by_what_it_declares(monkeypatch):
 
     assert default_losses()[:3] == ("crossentropy", "mine", "tbl")
     space = make_space("linear", "mine")
-    first, second, *grid = [trial.candidate for trial in planned_trials(space, COUNTS)]
-    assert (first.loss, second.loss) == ("crossentropy", "mine(alpha=0.7,C=0.2)")
-    assert len(grid) == 25  # the inherited map does not hold the defaults
-    ranges = distributions(space, ["mine.alpha", "mine.C"])
-    assert [(one.low, one.high) for one in ranges.values()] == [(0.6, 0.9), (0.0, 1.0)]
+    first, second, *rest = listed(space, 60)
+    assert (first.candidate.loss, second.candidate.loss) == ("crossentropy", "mine(alpha=0.7,C=0.2)")
+    # The inherited map does not hold the defaults.
+    assert [trial.origin for trial in rest] == ["map"] * 25 + ["random"] * 33
+    drawn = [parse(trial.candidate.loss) for trial in rest[25:] if "mine" in trial.candidate.loss]
+    assert all(0.6 <= loss.alpha <= 0.9 and 0 <= loss.C <= 1 for loss in drawn)
+    assert len(set(drawn)) == len(drawn) > 5

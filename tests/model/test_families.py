@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from model.model_tables import coded_table
 from raresight.boosting import LightGBMClassifier, XGBoostClassifier, start_of
-from raresight.boosting.defaults import limits_of
+from raresight.boosting.defaults import CHILD_POSITIVES, L2_POSITIVES, limits_of
 from raresight.linear import LinearClassifier
 from raresight.losses import parse
 from raresight.metrics import roc_auc
@@ -108,11 +108,13 @@ def test_categories_that_training_rows_lack_count_as_missing(family):
 def test_weights_count_as_repetitions(family):
     X, y, categorical, n_categories = coded_table(2000, categories=family == "linear")
     repeats = np.random.default_rng(0).integers(1, 4, len(y)) if family == "linear" else np.full(len(y), 3)
-    weighted = fit(small(family, "crossentropy"), (X, y, categorical, n_categories), weights=repeats)
+    # Without drawing rows: of repeated ones other copies would be drawn.
+    candidate = small(family, "crossentropy", **({} if family == "linear" else {"row_fraction": 1.0}))
+    weighted = fit(candidate, (X, y, categorical, n_categories), weights=repeats)
     times = np.repeat(np.arange(len(y)), repeats)
-    repeated = fit(small(family, "crossentropy"), (X[times], y[times], categorical, n_categories))
+    repeated = fit(candidate, (X[times], y[times], categorical, n_categories))
     gap = np.abs(expit(weighted.log_odds(X)) - expit(repeated.log_odds(X)))
-    once = fit(small(family, "crossentropy"), (X, y, categorical, n_categories))
+    once = fit(candidate, (X, y, categorical, n_categories))
     apart = np.abs(expit(once.log_odds(X)) - expit(repeated.log_odds(X)))
     # Medians and bins are those of the rows, repeated or not.
     assert gap.mean() < 0.4 * apart.mean()
@@ -162,9 +164,11 @@ def test_linear_scores_are_those_of_the_classifier(kind):
 @pytest.mark.parametrize(
     ("family", "kind"), [("lightgbm", LightGBMClassifier), ("xgboost", XGBoostClassifier)]
 )
-def test_boosters_with_defaults_are_the_classifiers(family, kind):
+def test_boosters_with_the_defaults_of_the_classifiers_are_these(family, kind):
     table = coded_table(3000, categories=False)
-    fitted = fit(small(family), table)
+    share = "feature_fraction" if family == "lightgbm" else "colsample_bytree"
+    usual = {"learning_rate": 0.1, "row_fraction": 1.0, share: 1.0}
+    fitted = fit(small(family, **usual, leaf_weight=CHILD_POSITIVES, l2=L2_POSITIVES), table)
     options = {"force_col_wise": True, "deterministic": True} if family == "lightgbm" else {}
     model = kind("tbl", n_estimators=30, random_state=0, n_jobs=1, **options).fit(table.X, table.y)
     assert np.array_equal(fitted.log_odds(table.X), model.predict_log_odds(table.X))
@@ -183,11 +187,11 @@ def test_leaf_weight_restrains(family, loss):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("family", BOOSTERS)
-def test_leaf_weight_multiplies_the_limits_of_the_loss(family, loss):
+def test_leaf_weight_and_l2_count_positive_rows_in_units_of_the_loss(family, loss):
     X, y, categorical, n_categories = coded_table(3000)
     weights = np.where(y == 1, 1.0, 3.0)
     fitted = fit(
-        small(family, loss, leaf_weight=0.5, n_estimators=2),
+        small(family, loss, leaf_weight=0.5, l2=3.0, n_estimators=2),
         (X, y, categorical, n_categories),
         weights=weights,
     )
@@ -197,8 +201,27 @@ def test_leaf_weight_multiplies_the_limits_of_the_loss(family, loss):
     names = ("min_child_weight", "reg_lambda")
     if family == "lightgbm":
         names = ("min_sum_hessian_in_leaf", "lambda_l2")
-    assert given[names[0]] == pytest.approx(0.5 * limits.min_child_weight, rel=1e-12)
-    assert given[names[1]] == pytest.approx(0.5 * limits.l2, rel=1e-12)
+    assert given[names[0]] == pytest.approx(0.5 * limits.min_child_weight / CHILD_POSITIVES, rel=1e-12)
+    assert given[names[1]] == pytest.approx(3.0 * limits.l2 / L2_POSITIVES, rel=1e-12)
+
+
+@pytest.mark.parametrize("family", BOOSTERS)
+def test_a_fit_in_pieces_is_the_fit(family):
+    """For every number of rounds: the trees of a longer training are those of a shorter one."""
+    X, y, categorical, n_categories = coded_table(2000)
+    weights = np.where(y == 1, 1.0, 3.0)
+    rows = (X[:1500], y[:1500], categorical, n_categories)
+    options = {"weights": weights[:1500], "seed": 3}
+    candidate = small(family, "tbl(alpha=0.8,C=0.5)", row_fraction=0.7, n_estimators=1)
+    growing = families.begin_candidate(candidate, *rows, watched=(X[1500:], y[1500:]), **options)
+    done = 0
+    for rounds in (1, 4, 12):
+        growing.grow(rounds - done)
+        done = rounds
+        fitted = fit(candidate.having(n_estimators=rounds), rows, **options)
+        expected = fitted.link(fitted.scores(X[1500:]))
+        # XGBoost keeps scores as single floats, LightGBM adds the start to the first tree alone.
+        assert growing.log_odds() == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -242,7 +265,7 @@ def test_warnings_are_kept():
     few = np.zeros(200, dtype=int)
     few[:2] = 1
     for family in BOOSTERS:
-        fitted = fit(small(family), (X, few, [], []))
+        fitted = fit(small(family, leaf_weight=CHILD_POSITIVES), (X, few, [], []))
         assert "no round found a split" in fitted.warnings[0]
         assert expit(fitted.log_odds(X)) == pytest.approx(np.full(200, 0.01))
         assert not fitted.importance().any()
