@@ -6,7 +6,7 @@ simpler one of its family is not worse beyond chance, that one is taken: the bes
 A blend is a weighted mean of calibrated log-odds. Its weights come from greedy selection with replacement
 (Caruana et al. 2004): eight times, the candidate is added whose addition gives the mean the largest partial
 AUC, and the best of these means is kept. The weights are averaged over draws of the rows, which keeps out
-members that few rows favour. A blend is taken if its partial AUC exceeds that of the single candidate.
+members that few rows favour. It is taken if its partial AUC exceeds that of the single candidate.
 
 All of it uses rows of cross-validation. The held-out rows decide nothing.
 """

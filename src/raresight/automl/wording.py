@@ -248,7 +248,8 @@ def _of_loss(winner: Candidate, held_out: HeldOutEvaluation, min_gain: float) ->
     """
     twin, baseline, name = held_out.against_twin, held_out.against_baseline, winner.loss
     assert twin is not None
-    if baseline is None:  # cross entropy with defaults failed
+    # Cross entropy with defaults failed, or it is the twin: one comparison, said once.
+    if baseline is None or baseline == twin:
         return _of_one(name, twin, min_gain)
     effects = (effect_of(twin, min_gain), effect_of(baseline, min_gain))
     # The order of the cases matters. A gain over both comes first. Then a loss against the plain baseline:
