@@ -11,8 +11,6 @@ import raresight
 from hostile_tables import CASES
 from raresight import cli
 
-pytest.importorskip("optuna")
-
 SLOW = {"5,000 columns"}
 
 

@@ -8,13 +8,7 @@ import typer
 
 import raresight
 from raresight import cli
-from raresight.automl.options import (
-    DEFAULT_BUDGET,
-    DEFAULT_TRIALS,
-    Options,
-    default_folder,
-    read_duration,
-)
+from raresight.automl.options import PRESETS, Options, default_folder, read_duration
 
 GOOD = {"target": "y", "jobs": 2}
 
@@ -34,14 +28,31 @@ def test_what_is_no_duration(text):
         read_duration(text)
 
 
-def test_defaults_are_a_number_and_a_time():
-    options = Options(**GOOD)
-    assert (options.trials, options.budget) == (DEFAULT_TRIALS, DEFAULT_BUDGET)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_a_time_that_grows_with_the_table(preset):
+    options = Options(**GOOD, preset=preset)
+    assert (options.trials, options.budget) == (None, None)
+    usual = PRESETS[preset]
+    assert options.seconds(1000, 5) == options.seconds(300_000, 30) == usual
+    assert options.seconds(600_000, 30) == options.seconds(300_000, 60) == 2 * usual
+    assert options.seconds(10**8, 1000) == 10 * usual  # above that, time is asked for
+    times = [options.seconds(rows, 30) for rows in range(100_000, 5_000_000, 50_000)]
+    assert times == sorted(times)
 
 
-def test_one_limit_given_is_the_only_one():
-    assert Options(**GOOD | {"trials": 5}).budget is None
-    assert Options(**GOOD | {"budget": "5m"}).trials is None
+def test_presets_are_in_order_and_one_of_them_is_the_default():
+    assert list(PRESETS.values()) == sorted(set(PRESETS.values()))
+    assert Options(**GOOD).preset == "default"
+    assert Options(**GOOD) == Options(**GOOD, preset="default")
+
+
+def test_a_limit_that_is_given_is_the_only_one():
+    """Neither grows with the table, and a number of candidates has no time."""
+    assert Options(**GOOD, trials=5).seconds(10**7, 100) is None
+    assert Options(**GOOD, budget="5m").seconds(10**7, 100) == 300
+    assert Options(**GOOD, budget="5m", preset="best").seconds(10**7, 100) == 300
+    both = Options(**GOOD, trials=5, budget="5m")
+    assert (both.trials, both.seconds(10, 10)) == (5, 300)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +72,7 @@ def test_one_limit_given_is_the_only_one():
         ({"seed": 0.5}, "seed"),
         ({"jobs": 0}, "jobs"),
         ({"target": ""}, "target"),
+        ({"preset": "slow"}, "preset must be one of quick, default, best"),
     ],
 )
 def test_bad_options(wrong, message):
@@ -104,9 +116,13 @@ def test_one_record_serves_the_command_python_and_the_line_that_repeats():
     options = Options(
         data="a table.csv", target="is fraud", positive="-1", fpr=1 / 3, max_fpr=0.5, group="shop",
         drop=("a", "b c"), families="linear", losses="tbl(alpha=0.7,C=1),focal", trials=7, budget="1h30m",
-        min_gain=0.25, test_size=0.2, seed=3, jobs=1,
+        single=True, min_gain=0.25, test_size=0.2, seed=3, jobs=1,
     )  # fmt: skip
     assert parsed(options.command() + " --jobs 1") == options
+    usual = Options(data="a.csv", target="y", preset="quick", jobs=1)
+    assert "--preset quick" in usual.command()
+    assert "--single" not in usual.command()
+    assert parsed(usual.command() + " --jobs 1") == usual
     apart = Options(data="a.csv", test="b.csv", target="y", trials=1, jobs=1)
     assert parsed(apart.command() + " --jobs 1") == apart
 

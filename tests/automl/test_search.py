@@ -198,7 +198,7 @@ def test_what_the_listener_hears(tmp_path):
     assert heard[-1].seconds_left == 0
     assert {progress.total for progress in heard} == {7}
     # When a candidate begins and when it ends, of which the linear ones do so together.
-    groups = [group for group in islice(candidates(small_space(), task.class_counts, 0), 7)]
+    groups = list(islice(candidates(small_space(), task.class_counts, 0), 7))
     assert [len(group) for group in groups] == [1] * 7
     assert len(heard) == 2 * len(found.trials)
     starts = [progress.running for progress in heard[::2]]

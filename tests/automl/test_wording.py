@@ -1,12 +1,13 @@
-"""Verdicts on the loss: the kind follows from the intervals and the least gain, whatever the words."""
+"""Verdicts on losses and blends: the kind follows from intervals and the least gain, whatever the words."""
 
 from itertools import product
 
 import numpy as np
 import pytest
 
+from raresight.automl import wording
 from raresight.automl.evaluation import HeldOutEvaluation
-from raresight.automl.wording import _signed, effect_of, loss_verdict
+from raresight.automl.wording import _signed, effect_of, model_words
 from raresight.linear import LinearClassifier
 from raresight.metrics import Comparison, compare
 from raresight.model.families import Candidate
@@ -38,9 +39,11 @@ def comparison(points, half):
 
 
 def verdict(twin, baseline, text="tbl(alpha=0.8,C=0.5)", parameters=TUNED, min_gain=0.1):
+    # Two models never have the same figures to the last digit, unless they are one.
+    twin = twin and (twin[0], twin[1] + 1e-9 * (parameters == TUNED))
     twin, baseline = (one and comparison(*one) for one in (twin, baseline))
     judged = HeldOutEvaluation(None, None, None, None, None, baseline, twin)  # type: ignore[arg-type]
-    return loss_verdict(Candidate("linear", text, parameters), judged, min_gain)
+    return wording.verdict([Candidate("linear", text, parameters)], judged, None, min_gain)
 
 
 @pytest.mark.parametrize(("found", "effect"), EFFECTS.items())
@@ -99,7 +102,7 @@ def test_a_verdict_never_rests_on_a_small_difference():
 
 
 def test_verdicts_of_one_comparison():
-    # With the defaults of its family both comparisons are one, reported once.
+    # With the defaults of its family twin and baseline may be one model, reported once.
     for one, kind in ((GAIN, "loss"), (CHANCE, "chance"), (LOST, "loss_lost"), (SMALL_LOST, "small")):
         judged = verdict(one, one, parameters=())
         assert judged.kind == kind
@@ -110,6 +113,69 @@ def test_verdicts_of_one_comparison():
     }  # fmt: skip
     for baseline, kind in of_tuning.items():
         assert verdict(None, baseline, "crossentropy").kind == kind
+
+
+BLEND = (Candidate("linear", "tbl"), Candidate("lightgbm", "crossentropy"), Candidate("lightgbm", "focal"))
+
+
+def blend_verdict(baseline, best_loss=None, min_gain=0.1):
+    held_out = HeldOutEvaluation(None, None, None, None, None, comparison(*baseline), None)  # type: ignore[arg-type]
+    return wording.verdict(BLEND, held_out, best_loss, min_gain)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "kind"),
+    [
+        (GAIN, "blend_gained"), (LOST, "blend_lost"), (SMALL, "blend_small"),
+        (SMALL_LOST, "blend_small"), (CHANCE, "blend_even"), (NOTHING, "blend_even"),
+    ],
+)  # fmt: skip
+def test_verdicts_of_a_blend(baseline, kind):
+    judged = blend_verdict(baseline)
+    assert (judged.kind, judged.mattered) == (kind, False)
+    assert judged.sentence.count("interval") == 1
+    assert "0.1 points" in judged.sentence
+    assert "blend of 3 models" in judged.sentence
+    # It says by how much, with the sign where the words have none.
+    shown = _signed(baseline[0] / 100)
+    assert (shown[1:] if kind in ("blend_gained", "blend_lost") else shown) in judged.sentence
+
+
+def test_a_verdict_of_a_blend_never_rests_on_a_small_difference():
+    for baseline, least in product(EFFECTS, (0.0, 0.1, 0.7, 50.0)):
+        effect = effect_of(comparison(*baseline), least)
+        kinds = {"gain": "gained", "loss": "lost", "small": "small", "chance": "even"}
+        assert blend_verdict(baseline, min_gain=least).kind == f"blend_{kinds[effect]}"
+
+
+@pytest.mark.parametrize("found", [GAIN, LOST, CHANCE])
+def test_how_near_the_other_losses_came_is_said_without_changing_the_verdict(found):
+    best_loss = (Candidate("lightgbm", "focal(gamma=1.5)"), comparison(*found))
+    plain = HeldOutEvaluation(None, None, None, None, None, comparison(*GAIN), None)  # type: ignore[arg-type]
+    single = [Candidate("lightgbm", "crossentropy", (("num_leaves", 7),))]
+    pairs = [
+        (wording.verdict(single, plain, None, 0.1), wording.verdict(single, plain, best_loss, 0.1)),
+        (blend_verdict(GAIN), blend_verdict(GAIN, best_loss)),
+    ]
+    for without, told in pairs:
+        assert told.kind == without.kind
+        added = told.sentence.removeprefix(without.sentence)
+        assert added != told.sentence
+        assert "focal(gamma=1.5)" in added
+        assert _signed(found[0] / 100) in added
+        assert added.count("interval") == 1
+    # Where another loss won, it is the subject already.
+    assert wording.verdict(
+        [Candidate("linear", "tbl")],
+        HeldOutEvaluation(None, None, None, None, None, comparison(*GAIN), comparison(*GAIN)),  # type: ignore[arg-type]
+        best_loss,
+        0.1,
+    ) == verdict(GAIN, GAIN, "tbl", parameters=())
+
+
+def test_a_model_is_named_by_its_candidate_or_their_number():
+    assert model_words(BLEND[1:2]) == BLEND[1].describe()
+    assert "3 models" in model_words(BLEND)
 
 
 def test_an_interval_that_excludes_zero_shows_it():
@@ -134,7 +200,7 @@ def test_differences_too_small_to_act_on_are_no_verdicts():
         found = compare("partial_auc", y[test], ours, theirs, max_fpr=0.01)
         held_out = HeldOutEvaluation(None, None, None, None, None, found, found)  # type: ignore[arg-type]
         for least, own in kinds.items():
-            own.append(loss_verdict(Candidate("linear", "tbl", ()), held_out, least).kind)
+            own.append(wording.verdict([Candidate("linear", "tbl")], held_out, None, least).kind)
     claims = {least: sum(kind in ("loss", "loss_lost") for kind in own) for least, own in kinds.items()}
     assert claims[0.0] > claims[0.1] == 0
     assert kinds[0.1].count("small") == claims[0.0]
