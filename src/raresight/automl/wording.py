@@ -103,19 +103,15 @@ def interval_words(level: float, low: str, high: str) -> str:
 
 
 def search_note(search: SearchSummary) -> str:
-    """Say what ended the search early; empty if all candidates were tried.
+    """Say that the search was interrupted; empty if it was not.
 
     >>> from raresight.automl.evaluation import SearchSummary
     >>> search_note(SearchSummary(12, 0, 100, 9.0, "interrupted"))
     'The search was interrupted after 12 of 100 candidates.'
-    >>> search_note(SearchSummary(53, 0, None, 600.0, "budget"))
-    'The time for the search ended after 53 candidates.'
     """
-    if search.stopped_by == "trials":
+    if search.stopped_by != "interrupted":
         return ""
     done = _counted(search.done, "candidate")
-    if search.stopped_by == "budget":
-        return f"The time for the search ended after {done}."
     if search.planned is not None:
         done = f"{search.done:,} of {_counted(search.planned, 'candidate')}"
     return f"The search was interrupted after {done}."

@@ -412,10 +412,6 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _raw(self, table: Any) -> Array:
         """Raw scores, start included."""
 
-    def _as_scores(self, predicted: Array) -> Array:
-        """Return raw scores from what the library predicts."""
-        return predicted
-
     def decision_function(self, X: Any) -> Array:
         """Raw scores z, the start score included: (n,) for two classes, (n, K) for K."""
         check_is_fitted(self)

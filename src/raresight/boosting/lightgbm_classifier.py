@@ -301,11 +301,15 @@ class LightGBMClassifier(BoostedClassifier):
         return self._scores(self.booster_, table)
 
     def _scores(self, booster: Any, table: Any) -> Array:
-        options = {} if self.n_jobs is None else {"num_threads": self.n_jobs}
-        return self._as_scores(np.asarray(booster.predict(table, raw_score=True, **options)))
+        return self.scores_of(booster, table, self.n_jobs)
 
-    def _as_scores(self, predicted: Array) -> Array:
-        return log_odds_of(predicted) if _is_forest(getattr(self, "_native", {})) else predicted
+    def scores_of(self, booster: Any, table: Any, threads: int | None) -> Array:
+        """Return raw scores of rows in the form that LightGBM reads."""
+        options = {} if threads is None else {"num_threads": threads}
+        if _is_forest(getattr(self, "_native", {})):
+            # Not its raw scores, which are the sum of the trees and not their mean.
+            return log_odds_of(np.asarray(booster.predict(table, **options)))
+        return np.asarray(booster.predict(table, raw_score=True, **options))
 
     def _gain(self) -> Array:
         return np.asarray(self.booster_.feature_importance("gain"), dtype=np.float64)

@@ -49,9 +49,8 @@ class BoostedPart:
         if not len(X):
             return np.empty(0)
         booster = self.classifier.booster_
-        if self.family != "xgboost":
-            options = {} if threads is None else {"num_threads": threads}
-            return self.classifier._as_scores(np.asarray(booster.predict(X, raw_score=True, **options)))
+        if isinstance(self.classifier, LightGBMClassifier):
+            return self.classifier.scores_of(booster, X, threads)
         booster.set_param({"nthread": threads or 0})
         return np.asarray(booster.inplace_predict(X, predict_type="margin", validate_features=False))
 

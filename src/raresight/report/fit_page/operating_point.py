@@ -16,7 +16,7 @@ __all__ = ["answer", "curves", "explorer"]
 def answer(content: FitContent) -> str:
     """Return the section of the answer: plain HTML, readable without scripts."""
     outcome = content.outcome
-    found, winner, held_out = outcome.evaluation, outcome.winner, outcome.held_out
+    found, held_out = outcome.evaluation, outcome.held_out
     recall, area, auc = found["recall_at_fpr"], found["partial_auc"], found["roc_auc"]
     figures = "\n".join(
         (
@@ -51,9 +51,7 @@ def answer(content: FitContent) -> str:
 </dl>
 <p class="verdict {"good" if outcome.loss_mattered else "plain"}">{w.sentence(outcome.loss_sentence)}</p>
 <dl class="pairs">
-<dt>Model</dt><dd>{w.family_name(winner.family)}</dd>
-<dt>Loss</dt><dd><code>{w.loss(winner.loss)}</code></dd>
-<dt>Parameters</dt><dd>{_parameter_words(winner)}</dd>
+{_model(outcome)}
 <dt>Threshold</dt><dd>{_threshold_words(held_out.threshold)}</dd>
 </dl>
 </section>"""
@@ -63,6 +61,26 @@ def _headline(outcome: Outcome) -> str:
     """Write the headline with its figure in bold."""
     before, figure, after = (w.sentence(part) for part in headline_parts(outcome))
     return before + (f"<strong>{figure}</strong>" if figure else "") + after
+
+
+def _model(outcome: Outcome) -> str:
+    """Return family, loss and parameters of the model, or the members of a blend."""
+    members = sorted(outcome.model.members, key=lambda member: -member.weight)
+    if len(members) == 1:
+        candidate = members[0].fitted.candidate
+        return (
+            f"<dt>Model</dt><dd>{w.family_name(candidate.family)}</dd>"
+            f"<dt>Loss</dt><dd><code>{w.loss(candidate.loss)}</code></dd>"
+            f"<dt>Parameters</dt><dd>{_parameter_words(candidate)}</dd>"
+        )
+    lines = "".join(
+        f"<li>{w.percent(member.weight, 2)} {w.family_name(candidate.family)}, "
+        f"<code>{w.loss(candidate.loss)}</code> "
+        f'<span class="note">{w.parameters(dict(candidate.parameters))}</span></li>'
+        for member in members
+        for candidate in [member.fitted.candidate]
+    )
+    return f"<dt>Model</dt><dd>Blend of the log-odds of <ul>{lines}</ul></dd>"
 
 
 def _parameter_words(winner: Candidate) -> str:
