@@ -18,7 +18,7 @@ import pytest
 
 import raresight
 from hostile_tables import frame
-from raresight.automl import evaluation
+from raresight.automl import choice, evaluation, fold_evaluation
 from raresight.automl.wording import no_alert_note, search_note
 from raresight.common.calibration import held_out_calibrator, two_columns
 from raresight.metrics import recall_at_fpr
@@ -56,7 +56,8 @@ def test_result_is_whole(result):
     assert np.mean(log_odds[y == 0] >= threshold.log_odds) == threshold.fpr_seen <= 0.01 < threshold.fpr_bound
     assert result.model.policy().threshold == threshold.log_odds
     assert {row.candidate.loss for row in result.leaderboard} >= {"crossentropy"}
-    assert result.model.members[0].fitted.candidate == result.leaderboard[0].candidate
+    assert set(result.chosen) <= {row.candidate for row in result.leaderboard}
+    assert result.winner in result.chosen
     assert result.loss_sentence.endswith(".")
 
 
@@ -80,6 +81,9 @@ def test_probabilities_of_a_model_that_overfits_are_calibrated(monkeypatch):
     seen = []
     pulling = evaluation.influential_rows
     monkeypatch.setattr(evaluation, "influential_rows", lambda *given: seen.append(given) or pulling(*given))
+    # One look, after far too many rounds.
+    monkeypatch.setattr(fold_evaluation, "_step", lambda rounds: 200)
+    monkeypatch.setattr(fold_evaluation, "MOST_ROUNDS", 200)
     random = np.random.default_rng(0)
     X = random.normal(size=(3000, 6))
     y = random.random(3000) < 1 / (1 + np.exp(3 - X[:, 0]))
@@ -104,6 +108,63 @@ def test_probabilities_of_a_model_that_overfits_are_calibrated(monkeypatch):
     assert log_loss(after) < -share * np.log(share) - (1 - share) * np.log(1 - share)
 
 
+def test_a_blend_is_one_model(table, monkeypatch, tmp_path):
+    """Fitted, saved, shown and scored as one; `single` forbids it."""
+    # Whatever the out-of-fold rows say, so that there is one.
+    monkeypatch.setattr(choice, "simplest", lambda found, task: found.trials[1])
+    monkeypatch.setattr(choice, "blend", lambda found, task: (list(found.trials[:2]), [0.75, 0.25]))
+    blended, alone = (
+        raresight.fit(table, target="label", trials=2, jobs=1, single=single, **SMALL)
+        for single in (False, True)
+    )
+    assert [one.family for one in blended.chosen] == ["lightgbm", "linear"]
+    assert [one.family for one in alone.chosen] == ["linear"]
+    assert (blended.held_out.against_single is None, alone.held_out.against_single is None) == (False, True)
+    assert "--single" in alone.command
+    assert "--single" not in blended.command
+    # The heavier one has the name; slopes of its members moved the weights.
+    described = blended.to_dict()["model"]["members"]
+    assert sum(one["weight"] for one in described) == pytest.approx(1)
+    assert max(described, key=lambda one: one["weight"])["family"] == blended.winner.family
+    assert blended.verdict.kind.startswith("blend_")
+    assert {"linear", "lightgbm"} == {
+        row.candidate.family for row in blended.leaderboard if row.candidate in blended.chosen
+    }
+    assert blended.model.importance().sum() == pytest.approx(1)
+    blended.save(tmp_path / "saved")
+    loaded = raresight.load(tmp_path / "saved")
+    np.testing.assert_array_equal(loaded.log_odds(table), blended.model.log_odds(table))
+    assert loaded.probability(table).mean() == pytest.approx(0.03, rel=0.25)
+    # The comparison with the single candidate is that of the two models.
+    difference = blended.held_out.against_single.difference
+    areas = [one.evaluation["partial_auc"].estimate for one in (blended, alone)]
+    assert difference == pytest.approx(areas[0] - areas[1], abs=1e-9)
+
+
+def test_a_budget_holds_the_search_and_the_fits(table):
+    begin = time.monotonic()
+    result = raresight.fit(table, target="label", budget="6s", jobs=1, **SMALL)
+    assert result.search.stopped_by == "budget"
+    assert result.search.planned is None
+    assert result.search.done >= 2
+    assert result.search.seconds < 10  # one candidate more
+    assert time.monotonic() - begin < 6 + 20  # a busy machine
+
+
+@pytest.mark.slow
+def test_a_quick_fit_of_the_sample_takes_about_its_time(tmp_path):
+    out = tmp_path / "out"
+    begin = time.monotonic()
+    run = command("fit", "sample", "--target", "Class", "--preset", "quick", "--jobs", "2", "--out", out)
+    assert run.returncode == 0, run.stderr
+    assert time.monotonic() - begin < 2 * 30
+    assert "the fit takes about 30" in run.stderr
+    found = json.loads((out / "evaluation.json").read_text())
+    assert found["search"]["stopped_by"] == "budget"
+    assert found["search"]["complete"] >= 4
+    assert found["seconds"] < 45
+
+
 @pytest.mark.slow
 def test_same_seed_same_outcome(table, result):
     again = raresight.fit(table, target="label", trials=6, jobs=2, **SMALL)
@@ -125,8 +186,8 @@ def test_search_cut_short_is_told(table, tmp_path):
     result = raresight.fit(table, target="label", budget=0.01, jobs=1, **SMALL)
     assert result.search.stopped_by == "budget"
     assert search_note(result.search) in str(result)
-    assert result.search.done == 2
-    assert "--trials 2 " in result.command + " "
+    assert result.search.done == 1
+    assert "--trials 1 " in result.command + " "
     assert "--budget" not in result.command
     page = result.report(tmp_path / "report.html").read_text()
     assert search_note(result.search) in page
@@ -242,7 +303,7 @@ def test_interrupted_it_saves_the_best_so_far(source, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    # Once two candidates are done on every fold: files of single folds have a dash in their name.
+    # Once two candidates are done.
     scores = out / "search" / "scores"
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and len(list(scores.glob("[0-9].npy"))) < 2:
@@ -303,7 +364,7 @@ def test_ctrl_c_after_the_search_waits_for_the_result(source, tmp_path):
         text=True,
     )
     assert process.stderr is not None
-    while not (line := process.stderr.readline()).startswith("Fitting the winner"):
+    while not (line := process.stderr.readline()).startswith("Fitting "):
         assert line, "it ended before the final fits"
     process.send_signal(signal.SIGINT)
     printed, told = process.communicate(timeout=120)

@@ -34,7 +34,6 @@ def _load() -> None:
     """Import what commands use; no thread may start before the last fork."""
     import duckdb  # noqa: F401
     import lightgbm  # noqa: F401
-    import optuna  # noqa: F401
     import pyarrow.dataset
     import pyarrow.parquet  # noqa: F401
     import sklearn.linear_model  # noqa: F401

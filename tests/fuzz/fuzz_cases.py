@@ -323,7 +323,7 @@ def options(draw: random.Random, folder: Path, fixtures: Fixtures) -> list[str]:
     odd = [text for text in odd if "\0" not in text]  # no argument of a process can hold it
     names = [
         "target", "positive", "fpr", "max-fpr", "time", "group", "drop", "families", "losses", "trials",
-        "budget", "test-size", "test", "seed", "out", "jobs",
+        "budget", "preset", "test-size", "test", "seed", "out", "jobs",
     ]  # fmt: skip
     chosen = {name: draw.choice(odd) for name in draw.sample(names, draw.randrange(1, 4))}
     if "trials" in chosen and chosen["trials"].strip().isdigit():

@@ -12,8 +12,6 @@ import pytest
 from fuzz_cases import KINDS, Case
 from harness import complaint_of, laboratory, run_case
 
-pytest.importorskip("optuna")
-
 CASES = int(os.environ.get("RARESIGHT_FUZZ_CASES", "20"))
 CHUNK = 20
 

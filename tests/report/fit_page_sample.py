@@ -16,7 +16,7 @@ from raresight.automl.evaluation import (
     Threshold,
 )
 from raresight.automl.options import Options
-from raresight.automl.records import FoldResult, Trial
+from raresight.automl.records import Trial, TrialResult
 from raresight.metrics import evaluate, threshold_at_fpr
 from raresight.metrics.comparison import Comparison
 from raresight.model.families import Candidate
@@ -49,9 +49,11 @@ def outcome_of(y: Any, log_odds: Any) -> Outcome:
         ),
         model=model_of("fraud", leaderboard(1)[0].candidate),
         leaderboard=leaderboard(60),
-        search=SearchSummary(55, 5, 0, 60, 38.2, "trials"),
+        baseline=20,
+        search=SearchSummary(55, 5, 60, 38.2, "trials"),
         held_out=held_out_of(y, log_odds),
         losses=(WINNER, "crossentropy", LONG_LOSS),
+        best_loss=None,
         profile=Profile(
             rows=3 * len(y),
             positives=3 * positives,
@@ -74,10 +76,12 @@ def outcome_of(y: Any, log_odds: Any) -> Outcome:
     )
 
 
-def model_of(target: str, winner: Candidate) -> Any:
+def model_of(target: str, *chosen: Candidate) -> Any:
     """What the page reads of a model."""
-    member = SimpleNamespace(fitted=SimpleNamespace(candidate=winner))
-    return SimpleNamespace(schema=SimpleNamespace(target=target, positive="yes"), members=[member])
+    members = [
+        SimpleNamespace(weight=1 / len(chosen), fitted=SimpleNamespace(candidate=one)) for one in chosen
+    ]
+    return SimpleNamespace(schema=SimpleNamespace(target=target, positive="yes"), members=members)
 
 
 def held_out_of(y: Any, log_odds: Any) -> HeldOutEvaluation:
@@ -121,9 +125,9 @@ def leaderboard(rows: int) -> tuple[Trial, ...]:
 
 
 def _trial(i: int) -> Trial:
-    """The winner, cross entropy with defaults at place 21 and with the winner's parameters at 31."""
-    family = ("lightgbm", "xgboost", "linear")[i % 3] if i not in (0, 20, 30) else "lightgbm"
-    loss = {0: WINNER, 1: LONG_LOSS, 20: "crossentropy", 30: "crossentropy"}.get(i, f"focal(gamma={i / 20})")
+    """The winner, and cross entropy with defaults at place 21."""
+    family = ("lightgbm", "xgboost", "linear")[i % 3] if i not in (0, 20) else "lightgbm"
+    loss = {0: WINNER, 1: LONG_LOSS, 20: "crossentropy"}.get(i, f"focal(gamma={i / 20})")
     parameters = {"lightgbm": ("num_leaves", 31), "xgboost": ("max_depth", 6), "linear": ("l2", 0.05)}[family]
     gain = None
     if i < 55 and i != 20:
@@ -131,11 +135,15 @@ def _trial(i: int) -> Trial:
         gain = Comparison("partial_auc", 0.9, 0.9 - middle, middle, low, high, 0.5, 0.95, "delong")
     return Trial(
         number=i,
-        candidate=Candidate(family, loss, () if i == 20 else (parameters,)),
-        origin="search",
-        values={},
-        folds={0: FoldResult(0.9 - 0.001 * i, 0.7 - 0.001 * i, float((7 * i) % 60))},
-        state="complete" if i < 55 else "pruned",
+        # The folds chose the rounds of the defaults, too.
+        candidate=Candidate(family, loss, (("n_estimators", 140),) if i == 20 else (parameters,)),
+        origin="default" if i == 20 else "random",
+        result=TrialResult(
+            0.9 - 0.001 * i,
+            0.7 - 0.001 * i,
+            float((7 * i) % 60),
+            message="" if i < 55 else "its scores are not finite",
+        ),
         comparison=gain,
     )
 

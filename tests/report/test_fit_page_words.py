@@ -14,7 +14,7 @@ from raresight.report.fit_measures import curve_of
 from raresight.report.fit_page import write_fit_page
 from raresight.report.fit_page.html import short_percent
 from report.fit_page_browser import Opened
-from report.fit_page_sample import held_out_of, of_outcome
+from report.fit_page_sample import held_out_of, model_of, of_outcome
 
 
 def words(content, tmp_path, section=""):
@@ -27,22 +27,22 @@ def words(content, tmp_path, section=""):
 
 
 def test_caption_of_the_leaderboard_explains_its_two_columns(content, tmp_path):
-    """Partial AUC is a mean over folds, the difference comes from all folds: the columns do not subtract."""
+    """Both are of the rows of all folds together, and the difference is to cross entropy with defaults."""
     page = write_fit_page(content, tmp_path / "page.html").read_text(encoding="utf-8")
     section = page[page.index('id="candidates"') : page.index('id="leaders"')]
     (caption,) = re.findall(r'<p class="caption">(.*?)</p>', section, re.DOTALL)
     assert short_percent(content.outcome.options.max_fpr) in caption
-    for word in ("mean over the folds", "difference", "out-of-fold", "by chance", "held-out"):
-        assert word in caption
+    for word in ("out-of-fold", "all folds together", "difference", "with defaults", "by chance", "held-out"):
+        assert word in " ".join(caption.split())
 
 
 @pytest.mark.parametrize(
     ("search", "counted"),
     [
-        (SearchSummary(9, 2, 1, 100, 20.0, "interrupted"), "12 of 100 candidates."),
-        (SearchSummary(1, 0, 0, None, 2.0, "interrupted"), "1 candidate."),
-        (SearchSummary(50, 3, 0, None, 60.0, "budget"), "53 candidates."),
-        (SearchSummary(50, 3, 0, 90, 60.0, "budget"), "53 of 90 candidates."),
+        (SearchSummary(11, 1, 100, 20.0, "interrupted"), "12 of 100 candidates."),
+        (SearchSummary(1, 0, None, 2.0, "interrupted"), "1 candidate."),
+        (SearchSummary(50, 3, None, 60.0, "budget"), "53 candidates."),
+        (SearchSummary(50, 3, 90, 60.0, "budget"), "53 candidates."),
     ],
 )
 def test_search_cut_short_is_said_in_the_answer_and_at_the_candidates(content, tmp_path, search, counted):
@@ -54,7 +54,7 @@ def test_search_cut_short_is_said_in_the_answer_and_at_the_candidates(content, t
 
 
 def test_whole_search_is_summed_up_at_the_candidates_alone(content, tmp_path):
-    whole = SearchSummary(40, 9, 1, 50, 38.2, "trials")
+    whole = SearchSummary(49, 1, 50, 38.2, "trials")
     assert search_note(whole) == ""
     shown = words(of_outcome(content, search=whole), tmp_path)
     assert shown.count(search_summary(whole)) == 1
@@ -64,10 +64,31 @@ def test_whole_search_is_summed_up_at_the_candidates_alone(content, tmp_path):
 def test_repetition_is_promised_only_where_it_holds(content, tmp_path):
     exact = repeat_note(content.outcome.search)
     assert exact in words(content, tmp_path, "reproduce")
-    search = SearchSummary(50, 3, 0, None, 60.0, "budget", reproducible=False)
+    search = SearchSummary(50, 3, None, 60.0, "budget", reproducible=False)
     shown = words(of_outcome(content, search=search), tmp_path, "reproduce")
     assert exact not in shown
     assert "--trials 53" in shown
+
+
+def roles(content, tmp_path):
+    """The places of the leaderboard that have a badge, with its kind."""
+    page = write_fit_page(content, tmp_path / "page.html").read_text(encoding="utf-8")
+    board = page[page.index('id="leaders"') :]
+    board = board[: board.index("</table>")].split("<tr")[2:]
+    badges = [re.findall(r'class="badge (\w+)"', row) for row in board]
+    return {place: tuple(found) for place, found in enumerate(badges) if found}
+
+
+def test_every_member_of_a_blend_is_marked_and_so_is_the_baseline(content, tmp_path):
+    board = content.outcome.leaderboard
+    assert roles(content, tmp_path) == {0: ("winner",), 20: ("baseline",)}
+    chosen = [board[place].candidate for place in (0, 3, 40)]
+    blended = of_outcome(content, model=model_of("fraud", *chosen))
+    assert roles(blended, tmp_path) == {0: ("winner",), 3: ("winner",), 20: ("baseline",), 40: ("winner",)}
+    assert "blend of 3 models" in words(blended, tmp_path, "answer")
+    # Cross entropy with defaults may be the model itself.
+    plain = of_outcome(content, model=model_of("fraud", board[20].candidate))
+    assert roles(plain, tmp_path) == {20: ("winner",)}
 
 
 def test_one_positive_is_one_positive(content, tmp_path):

@@ -240,7 +240,7 @@ def test_simulate(tmp_path):
 
 
 def test_the_command_starts_where_only_the_libraries_of_training_are(tmp_path):
-    absent = ("typer", "rich", "matplotlib", "plotly", "optuna", "polars", "lightgbm", "xgboost")
+    absent = ("typer", "rich", "matplotlib", "plotly", "polars", "lightgbm", "xgboost")
     script = (
         f"import sys\nfor name in {absent}: sys.modules[name] = None\n"
         "from reproduction.__main__ import main\n"
