@@ -541,7 +541,7 @@ def _(folder: Path) -> Path:
     return csv(frame().assign(when=lambda t: t.a.where(t.index > 3)), folder)
 
 
-@case("an unknown family", error="forest", options=("--families", "forest"))
+@case("an unknown family", error="copse", options=("--families", "copse"))
 def _(folder: Path) -> Path:
     return csv(frame(), folder)
 

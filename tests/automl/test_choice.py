@@ -245,9 +245,9 @@ def test_the_saved_model_of_a_blend_is_the_sum_of_its_members(searched, tmp_path
     boosted, linear = found.trials[0], found.trials[1]
     assert (boosted.candidate.family, linear.candidate.family) == ("lightgbm", "linear")
     made = choice._made(found, task, [linear, boosted], [0.3, 0.7], boosted)
-    fitted = fit_all([linear.candidate, boosted.candidate], rows, 0, LocalEngine(1))
-    parts = [fitted[trial.candidate] for trial in made.members]
-    model = model_of(rows.schema, made, parts)
+    fitted = fit_all([linear, boosted], rows, 0, LocalEngine(1))
+    parts = [fitted[trial.number] for trial in made.members]
+    model = model_of(rows.schema, made, fitted)
     mean = sum(
         weight * own.log_odds(part.link(part.scores(rows.test.X)))
         for weight, own, part in zip(made.weights, made.calibrators, parts)

@@ -57,7 +57,7 @@ def test_cross_entropy_is_always_there_once():
 @pytest.mark.parametrize(
     ("families", "losses", "said"),
     [
-        ("forest", None, "unknown family 'forest'; known are linear, lightgbm, xgboost"),
+        ("copse", None, "unknown family 'copse'; known are linear, lightgbm, xgboost"),
         ("", None, "no family was named"),
         ("linear", "focl", "did you mean 'focal'"),
         ("linear", "tbl(alpha=-1)", "alpha"),
@@ -157,6 +157,17 @@ def test_random_ones_lie_in_the_ranges_and_parse_without_a_warning():
         assert 0.4 < np.mean(shares) < 0.6
 
 
+def test_a_forest_is_one_candidate_with_cross_entropy():
+    of_forests = [trial for trial in listed(make_space(), 150) if trial.candidate.family == "forest"]
+    assert [(one.origin, one.candidate) for one in of_forests] == [
+        ("default", Candidate("forest", "crossentropy"))
+    ]
+    assert of_forests[0].number < 4
+    drawn = random_ones(make_space("linear,forest", "tbl"), 40)
+    assert {(one.family, one.loss[:3]) for one in drawn} >= {("forest", "cro"), ("linear", "tbl")}
+    assert {one.loss for one in drawn if one.family == "forest"} == {"crossentropy"}
+
+
 def test_half_of_the_random_ones_have_cross_entropy():
     losses = [one.loss for one in random_ones(make_space("lightgbm"), 300)]
     assert 0.4 < losses.count("crossentropy") / 300 < 0.6
@@ -174,7 +185,7 @@ def test_the_ends_of_every_range_can_be_fitted(end):
     for family in space.families:
         values = {name: getattr(reach, end) for name, reach in FAMILIES[family].parameters.items()}
         values |= {name: 20 for name in values if name == FAMILIES[family].rounds}
-        for name in space.losses:
+        for name in space.losses if FAMILIES[family].takes_losses else ("crossentropy",):
             kind = loss_kinds()[name]
             reaches = kind.search_ranges()
             ends = {key: float(getattr(reach, end)) for key, reach in reaches.items()}
@@ -182,7 +193,9 @@ def test_the_ends_of_every_range_can_be_fitted(end):
             (one,) = fit_candidates([Candidate(family, str(loss), tuple(values.items()))], X, y, (4,), (3,))
             assert np.isfinite(one.log_odds(X)).all()
             fitted.add(one.candidate.text)
-    assert len(fitted) == len(space.families) * len(space.losses)
+    of_one_loss = [family for family in space.families if not FAMILIES[family].takes_losses]
+    assert of_one_loss == ["forest"]
+    assert len(fitted) == (len(space.families) - 1) * len(space.losses) + 1
 
 
 def test_a_full_text_is_not_tuned():

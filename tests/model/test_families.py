@@ -77,6 +77,40 @@ def test_learns_and_is_calibrated(family, loss, categories, missing, tmp_path):
     assert np.array_equal(loaded.importance(), importance)
 
 
+def test_a_forest_learns_is_calibrated_and_is_read_again(tmp_path):
+    table = coded_table(3000)
+    candidate = Candidate("forest", "crossentropy", (("n_estimators", 60), ("num_leaves", 31)))
+    fitted, weighted = (
+        fit(candidate, table, seed=3, weights=weights) for weights in (None, np.where(table.y == 1, 1.0, 5.0))
+    )
+    assert fitted.warnings == ()
+    fresh = coded_table(3000, seed=1)
+    log_odds = fitted.log_odds(fresh.X)
+    assert roc_auc(fresh.y, log_odds) > 0.8
+    assert expit(fitted.log_odds(table.X)).mean() == pytest.approx(table.y.mean(), rel=0.02)
+    # Scores are log-odds of the mean share of positives in the leaves, as plain LightGBM has it.
+    share = fitted.part.classifier.booster_.predict(fresh.X)
+    assert (share >= 0).all()
+    assert (share <= 1).all()
+    assert expit(fitted.scores(fresh.X)) == pytest.approx(share, abs=1e-9)
+    # Weights make negatives so many times as frequent.
+    shift = weighted.log_odds(fresh.X) - log_odds
+    assert np.median(shift) == pytest.approx(-np.log(5), abs=0.5)
+    pieces = [fitted.log_odds(fresh.X[begin : begin + 701]) for begin in range(0, 3000, 701)]
+    assert np.array_equal(np.concatenate(pieces), log_odds)
+    again = fit(candidate, table, seed=3).log_odds(fresh.X)
+    assert np.array_equal(again, log_odds)
+    assert not np.array_equal(fit(candidate, table, seed=4).log_odds(fresh.X), log_odds)
+    importance = fitted.importance()
+    assert importance.sum() == pytest.approx(1.0)
+    assert importance.argmax() == 0
+    loaded = Fitted.load(tmp_path, fitted.save(tmp_path))
+    assert np.array_equal(loaded.calibrated(fitted.calibrator).log_odds(fresh.X), log_odds)
+    assert np.array_equal(pickle.loads(pickle.dumps(fitted)).log_odds(fresh.X), log_odds)
+    with pytest.raises(ValueError, match="random forest takes no loss"):
+        fit(Candidate("forest", "tbl"), table)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_scores_of_a_row_do_not_depend_on_the_rows_around_it(family):
     table = coded_table(3000)
@@ -349,7 +383,7 @@ def test_json_round_trip_and_defaults(family):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("forest", "tbl"), "unknown family 'forest'; known are linear, lightgbm, xgboost"),
+        (("copse", "tbl"), "unknown family 'copse'; known are linear, lightgbm, xgboost"),
         (("linear", "tbl", (("num_leaves", 3),)), "linear has no parameter 'num_leaves' here; it has l2"),
         (("linear", "tbl", (("l2", float("nan")),)), "l2 must be at least 0 and finite"),
         (("linear", "tbl", (("l2", -1.0),)), "l2 must be at least 0 and finite"),

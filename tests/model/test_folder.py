@@ -295,7 +295,7 @@ def test_descriptions_that_make_no_sense(entries, message, copied):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"candidate": {"family": "forest", "loss": "tbl", "parameters": {}}}, "unknown family 'forest'"),
+        ({"candidate": {"family": "copse", "loss": "tbl", "parameters": {}}}, "unknown family 'copse'"),
         ({"start_score": "high"}, r"model\.json lacks an entry or has a wrong one: .*high"),
         ({"n_columns": "../../etc/passwd"}, r"model\.json lacks an entry or has a wrong one"),
         ({"weight": "heavy"}, r"model\.json lacks an entry or has a wrong one"),

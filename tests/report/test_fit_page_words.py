@@ -41,8 +41,6 @@ def test_caption_of_the_leaderboard_explains_its_two_columns(content, tmp_path):
     [
         (SearchSummary(11, 1, 100, 20.0, "interrupted"), "12 of 100 candidates."),
         (SearchSummary(1, 0, None, 2.0, "interrupted"), "1 candidate."),
-        (SearchSummary(50, 3, None, 60.0, "budget"), "53 candidates."),
-        (SearchSummary(50, 3, 90, 60.0, "budget"), "53 candidates."),
     ],
 )
 def test_search_cut_short_is_said_in_the_answer_and_at_the_candidates(content, tmp_path, search, counted):
@@ -53,8 +51,10 @@ def test_search_cut_short_is_said_in_the_answer_and_at_the_candidates(content, t
         assert note in words(cut, tmp_path, section)
 
 
-def test_whole_search_is_summed_up_at_the_candidates_alone(content, tmp_path):
-    whole = SearchSummary(49, 1, 50, 38.2, "trials")
+@pytest.mark.parametrize(
+    "whole", [SearchSummary(49, 1, 50, 38.2, "trials"), SearchSummary(49, 1, None, 38.2, "budget")]
+)
+def test_whole_search_is_summed_up_at_the_candidates_alone(content, tmp_path, whole):
     assert search_note(whole) == ""
     shown = words(of_outcome(content, search=whole), tmp_path)
     assert shown.count(search_summary(whole)) == 1
