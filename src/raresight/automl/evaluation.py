@@ -346,20 +346,24 @@ def conclude(
     choice = choose(found, task, single_only=options.single)
     baseline = baseline_of(found)
     chosen = [trial.candidate for trial in choice.members]
-    single = choice.single.candidate if len(chosen) > 1 else None
-    twin = twin_of(chosen[0]) if len(chosen) == 1 and chosen[0].loss != CROSS_ENTROPY else None
+    single = choice.single if len(chosen) > 1 else None
+    lone = choice.members[0]
+    twin = None
+    if len(chosen) == 1 and lone.candidate.loss != CROSS_ENTROPY:
+        twin = replace(lone, candidate=twin_of(lone.candidate), number=-1)
     tell(f"Fitting {wording.model_words(chosen)} to all training rows")
-    wanted = [*chosen, baseline.candidate, *(one for one in (single, twin) if one is not None)]
-    fitted = fit_all(wanted, rows, options.seed, engine)
-    model = model_of(rows.schema, choice, [fitted[candidate] for candidate in chosen])
+    others = [one for one in (single, twin) if one is not None]
+    fitted = fit_all([*choice.members, baseline, *others], rows, options.seed, engine)
+    model = model_of(rows.schema, choice, fitted)
     calibration = model.calibrator
     tell("Evaluating on the held-out rows")
+    is_baseline = len(chosen) == 1 and lone.number == baseline.number
     held_out = evaluate_held_out(
         rows,
         model,
-        None if chosen == [baseline.candidate] else fitted[baseline.candidate],
-        None if twin is None else fitted[twin],
-        None if single is None else fitted[single],
+        None if is_baseline else fitted[baseline.number],
+        None if twin is None else fitted[twin.number],
+        None if single is None else fitted[single.number],
         fpr=options.fpr,
         max_fpr=options.max_fpr,
         seed=options.seed,
@@ -498,30 +502,45 @@ def twin_of(winner: Candidate) -> Candidate:
     return Candidate(winner.family, CROSS_ENTROPY, winner.parameters)
 
 
-def model_of(schema: Schema, choice: Choice, fitted: Sequence[Fitted]) -> Model:
-    """Return the model of a choice; `fitted` are its members, fitted to all training rows."""
-    members = [replace(one, calibrator=own) for one, own in zip(fitted, choice.calibrators, strict=True)]
-    model = Model.of(schema, members, weights=choice.weights)
+def model_of(schema: Schema, choice: Choice, fitted: Mapping[int, Fitted]) -> Model:
+    """Return the model of a choice; `fitted` are trials by number, fitted to all training rows."""
+    members = [
+        replace(fitted[trial.number], calibrator=own)
+        for trial, own in zip(choice.members, choice.calibrators, strict=True)
+    ]
+    columns = [columns_of(schema, trial) for trial in choice.members]
+    model = Model.of(schema, members, weights=choice.weights, columns=columns)
     return replace(model, calibrator=model.calibrator.then(choice.calibrator))
 
 
-def fit_all(
-    candidates: Sequence[Candidate], rows: Data, seed: int, engine: LocalEngine
-) -> dict[Candidate, Fitted]:
-    """Fit each candidate to all training rows."""
-    # The winner, the baseline and the twin may be the same candidate.
-    distinct = list(dict.fromkeys(candidates))
+def columns_of(schema: Schema, trial: Trial) -> tuple[str, ...] | None:
+    """Return the features that a trial sees, or None for all."""
+    if trial.with_counts or not schema.count_names:
+        return None
+    return schema.feature_names[: -len(schema.count_names)]
+
+
+def fit_all(trials: Sequence[Trial], rows: Data, seed: int, engine: LocalEngine) -> dict[int, Fitted]:
+    """Fit the candidate of each trial to all training rows; return them by number."""
+    # The baseline and the single candidate may be members, too.
+    distinct = list({trial.number: trial for trial in trials}.values())
     with engine.share({"X": rows.X, "y": rows.y}) as shared:
-        fitted = [one for _, one in engine.run(partial(_fit_one, rows.schema, seed), distinct, shared)]
-    # Scores do not depend on the number of threads, so scoring may use all cores from here on.
-    return {one.candidate: replace(one, threads=None) for one in fitted}
+        made = engine.run(partial(_fit_one, rows.schema, seed), distinct, shared)
+        # Scores do not depend on the number of threads, so scoring may use all cores from here on.
+        return {distinct[index].number: replace(one, threads=None) for index, one in made}
 
 
-def _fit_one(schema: Schema, seed: int, arrays: Mapping[str, NDArray[Any]], candidate: Candidate) -> Fitted:
-    categorical, n_categories = schema.categorical, schema.n_categories
+def _fit_one(schema: Schema, seed: int, arrays: Mapping[str, NDArray[Any]], trial: Trial) -> Fitted:
+    seen = columns_of(schema, trial)
     # One thread for each: with more, sums run in another order and the last digits change.
     return fit_candidates(
-        [candidate], arrays["X"], arrays["y"], categorical, n_categories, seed=seed, threads=1
+        [trial.candidate],
+        arrays["X"] if seen is None else arrays["X"][:, : len(seen)],
+        arrays["y"],
+        schema.categorical,
+        schema.n_categories,
+        seed=seed,
+        threads=1,
     )[0]
 
 
@@ -547,7 +566,7 @@ def evaluate_held_out(
     def against(other: Fitted | None) -> Comparison | None:
         if other is None:
             return None
-        scores = other.log_odds(rows.test.X)
+        scores = other.log_odds(rows.test.X[:, : other.n_columns])
         return compare("partial_auc", y, log_odds, scores, max_fpr=max_fpr, groups=units, seed=seed)
 
     return HeldOutEvaluation(

@@ -72,11 +72,13 @@ class Job:
     Attributes:
         numbers, candidates: Numbers of the trials and their candidates.
         seconds: Time after which boosters stop growing. Default: none.
+        columns: The first columns of the matrix, which the candidates see. Default: all.
     """
 
     numbers: tuple[int, ...]
     candidates: tuple[Candidate, ...]
     seconds: float | None = None
+    columns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class FoldEvaluator:
     def __call__(self, arrays: Arrays, job: Job) -> list[TrialResult]:
         """Fit, keep the out-of-fold log-odds in the folder, and return one result per candidate."""
         start = time.perf_counter()
+        arrays = {**arrays, "X": arrays["X"][:, : job.columns]}
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -103,7 +106,11 @@ class FoldEvaluator:
                 return [_failure(error, start)]
             # One candidate breaks the fit that all share. Fit each alone, so that only this one fails.
             pairs = zip(job.numbers, job.candidates)
-            return [result for number, one in pairs for result in self(arrays, Job((number,), (one,)))]
+            return [
+                result
+                for number, one in pairs
+                for result in self(arrays, Job((number,), (one,), job.seconds))
+            ]
         # The time of a shared fit has no parts: each candidate gets an equal share.
         seconds = (time.perf_counter() - start) / len(job.candidates)
         texts = [str(warning.message) for warning in caught]

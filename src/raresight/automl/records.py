@@ -51,6 +51,7 @@ class SearchTask:
         rows: Which of the training rows these are. Default: all.
         of_all_rows: How many times as many rows there are to fit to after the search.
         times, groups: What tells which rows depend on each other, if anything.
+        n_counts: How many columns, the last ones, are counts of values. The search tells whether they help.
     """
 
     X: NDArray[Any]
@@ -64,6 +65,7 @@ class SearchTask:
     of_all_rows: float = 1.0
     times: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
+    n_counts: int = 0
 
     def __post_init__(self) -> None:
         if self.X.ndim != 2 or self.y.shape != (len(self.X),):
@@ -90,6 +92,7 @@ class SearchTask:
             of_all_rows=len(data.y) / len(chosen.rows),
             times=None if data.times is None else data.times[chosen.rows],
             groups=None if data.groups is None else data.groups[chosen.rows],
+            n_counts=len(data.schema.count_names),
         )
 
     @property
@@ -157,6 +160,7 @@ class Trial:
         result: Its result; None while it runs.
         comparison: The partial AUC of its out-of-fold log-odds less that of cross entropy with defaults, with
             a paired interval; None where it was not computed.
+        with_counts: Whether it sees the columns that are counts of values.
     """
 
     number: int
@@ -164,6 +168,7 @@ class Trial:
     origin: Origin
     result: TrialResult | None = None
     comparison: Comparison | None = None
+    with_counts: bool = False
 
     @property
     def state(self) -> State:

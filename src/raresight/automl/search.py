@@ -87,8 +87,10 @@ def search(
             n_categories = tuple(int(count) for count in task.n_categories)
             evaluator = FoldEvaluator(task.aim, categorical, n_categories, folder)
             try:
-                for index, results in engine.run(evaluator, run.jobs(), shared, interrupts):
-                    run.record(index, results)
+                # Whether counts of values help is decided before everything else.
+                for jobs in (run.jobs_of_counts, run.jobs):
+                    for index, results in engine.run(evaluator, jobs(), shared, interrupts):
+                        run.record(index, results)
                 stopped_by = run.stopped_by
             except KeyboardInterrupt:
                 stopped_by = "interrupted"
@@ -132,10 +134,12 @@ class _SearchRun:
         self._task, self._limits, self._folder, self._journal = task, limits, folder, journal
         self._processes, self._listener = processes, listener
         self._groups = candidates(space, task.class_counts, task.aim.seed)
+        self._with_counts = False
+        self._offset = 0
         self._spent_before, self._start = journal.seconds, time.monotonic()
         self._done_before = len(journal.trials)
         self._issued: list[tuple[Trial, ...]] = []
-        self._running: dict[int, tuple[float, float]] = {}
+        self._running: set[int] = set()
         self.stopped_by: StoppedBy = "trials"
 
     @property
@@ -145,10 +149,28 @@ class _SearchRun:
 
     # ---- the queue -----------------------------------------------------------------------
 
+    def jobs_of_counts(self) -> Iterator[Job]:
+        """Yield the first candidate without counts of values and with them, if there are any."""
+        if self._task.n_counts:
+            (first,) = next(self._groups)
+            self._offset = 1
+            for trial in (first, replace(first, number=1, with_counts=True)):
+                if not self._is_done(trial):
+                    yield self._begun((trial,))
+
     def jobs(self) -> Iterator[Job]:
         """Yield jobs while the limits allow; each is decided when a process is free for it."""
         passed_over = 0
-        for group in self._groups:
+        if self._task.n_counts:
+            first = best_of(
+                [self._journal.trials[number] for number in (0, 1) if number in self._journal.trials]
+            )
+            self._with_counts = first is not None and first.with_counts
+        for listed in self._groups:
+            group = tuple(
+                replace(trial, number=trial.number + self._offset, with_counts=self._with_counts)
+                for trial in listed
+            )
             if self._limits.trials is not None and group[0].number >= self._limits.trials:
                 return
             if group[0].origin == "random" and best_of(self._trials()) is None and not self._running:
@@ -165,18 +187,23 @@ class _SearchRun:
                     return
                 continue
             passed_over = 0
-            left = self._left()
-            self._running[len(self._issued)] = (time.monotonic(), expected)
-            self._issued.append(group)
-            self._tell()
-            numbers = tuple(trial.number for trial in group)
-            # What grows past half of the time that is left would leave none for the fit to all rows.
-            deadline = None if self._limits.seconds is None else max(left / 2, self._limits.seconds / 4)
-            yield Job(numbers, tuple(trial.candidate for trial in group), deadline)
+            yield self._begun(group)
+
+    def _begun(self, group: tuple[Trial, ...]) -> Job:
+        """Note that a group is being evaluated, and return its job."""
+        self._running.add(len(self._issued))
+        self._issued.append(group)
+        self._tell()
+        # What grows past half of the time that is left would leave none for the fit to all rows.
+        seconds = self._limits.seconds
+        deadline = None if seconds is None else max(self._left() / 2, seconds / 4)
+        columns = None if group[0].with_counts else self._task.X.shape[1] - self._task.n_counts
+        numbers = tuple(trial.number for trial in group)
+        return Job(numbers, tuple(trial.candidate for trial in group), deadline, columns)
 
     def record(self, index: int, results: Sequence[TrialResult]) -> None:
         """Keep the results of a job."""
-        self._running.pop(index)
+        self._running.discard(index)
         for trial, result in zip(self._issued[index], results):
             if not self._is_done(trial):
                 self._journal.record(_with_rounds(replace(trial, result=result)), self.seconds)
@@ -244,7 +271,7 @@ class _SearchRun:
             return
         trials, seconds = self._trials(), self.seconds
         running: dict[Candidate, None] = {}
-        for index in self._running:
+        for index in sorted(self._running):
             running |= dict.fromkeys(trial.candidate for trial in self._issued[index])
         left = self._left()
         done_here = len(trials) - self._done_before

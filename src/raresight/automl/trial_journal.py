@@ -44,7 +44,9 @@ class TrialJournal:
         if "candidate" in entry:
             number = entry["trial"]
             candidate = Candidate.from_dict(entry["candidate"])
-            self.trials[number] = Trial(number, candidate, entry["origin"], _result(entry))
+            self.trials[number] = Trial(
+                number, candidate, entry["origin"], _result(entry), with_counts=entry["with_counts"]
+            )
             self.repeated.discard(number)
         elif "trial" in entry:
             self.trials.pop(entry["trial"], None)
@@ -64,6 +66,7 @@ class TrialJournal:
             "trial": trial.number,
             "candidate": trial.candidate.to_dict(),
             "origin": trial.origin,
+            "with_counts": trial.with_counts,
             "values": None if result.message else [result.partial_auc, result.recall],
             "rounds": result.rounds,
             "scores": result.scores_sha256,
