@@ -112,3 +112,50 @@ def test_rows_of_one_class_cannot_judge(tmp_path):
         read_data(TABLE, write(TABLE.slice(0, 0), tmp_path / "t.csv"), **OPTIONS)
     with pytest.raises(ValueError, match="column names but no rows"):
         read_data(tmp_path / "t.csv", **OPTIONS)
+
+
+def _table_with_copies(times, rows=2000, seed=0):
+    """`times[i]` copies of the i-th row, in random order, beside rows without copies; 1 in 20 is positive."""
+    random = np.random.default_rng(seed)
+    own = np.concatenate([np.repeat(np.arange(len(times)), times), len(times) + np.arange(rows)])
+    own = random.permutation(own)
+    values = random.normal(size=(own.max() + 1, 2)).round(6)[own]
+    return pa.table({"a": values[:, 0], "b": values[:, 1], "fraud": (own % 20 == 0).astype(int)}), own
+
+
+@pytest.mark.parametrize("times", [[2] * 300, [40] * 30, [1, 1500, *[7] * 100]], ids=["pairs", "many", "one"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_copies_of_a_row_stay_on_one_side(times, seed):
+    table, own = _table_with_copies(times)
+    data = read_data(table, **OPTIONS, seed=seed)
+    train = own[data.numbers - 1]
+    test = np.setdiff1d(np.arange(len(own)), data.numbers - 1)
+    assert not set(own[test]) & set(train)
+    np.testing.assert_array_equal(data.test.y, np.asarray(table["fraud"])[test])
+    np.testing.assert_array_equal(data.test.X[:, 0], np.asarray(table["a"]).astype(np.float32)[test])
+    np.testing.assert_array_equal(data.X[:, 0], np.asarray(table["a"]).astype(np.float32)[data.numbers - 1])
+    assert data.test.y.mean() == pytest.approx(data.y.mean(), rel=0.2)
+    for fold in data.search.folds:
+        assert not set(train[fold.test]) & set(train[fold.train])
+        assert 0 < data.y[fold.test].sum() < len(fold.test)
+    assert not any("repeat another" in text or "also among" in text for text in data.profile.warnings)
+    again = read_data(table, **OPTIONS, seed=seed)
+    np.testing.assert_array_equal(data.numbers, again.numbers)
+    assert not np.array_equal(data.numbers, read_data(table, **OPTIONS, seed=seed + 10).numbers)
+
+
+def test_a_row_with_most_of_the_copies_is_learned_from():
+    table, own = _table_with_copies([1, 5000])
+    data = read_data(table, **OPTIONS)
+    assert 1 in own[data.numbers - 1]
+    assert len(np.unique(own[data.numbers - 1])) >= 1000
+    assert any("many copies" in text for text in data.profile.warnings)
+
+
+def test_a_table_of_counts_is_split_row_by_row():
+    random = np.random.default_rng(0)
+    x = random.integers(0, 4, (4000, 3))
+    y = (random.random(4000) < 0.03 + 0.02 * x[:, 0]).astype(int)
+    table = pa.table({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "fraud": y})
+    data = read_data(table, **OPTIONS, seed=3)
+    np.testing.assert_array_equal(data.numbers - 1, split_rows(y, test_size=0.25, seed=3).train)

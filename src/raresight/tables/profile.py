@@ -152,6 +152,7 @@ def make_profile(
     fpr: float,
     max_fpr: float,
     test: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    copies_together: bool = False,
 ) -> Profile:
     """Check a table for leaks, duplicates and other problems before training.
 
@@ -164,6 +165,7 @@ def make_profile(
         fpr: The false-positive rate at which the model will be used.
         max_fpr: The one up to which candidates are compared.
         test: Matrix and labels of the held-out rows, coded by the same schema. Default: unknown.
+        copies_together: Whether all copies of a row are on one side of every split.
 
     Raises:
         ValueError: If there are fewer than five positives or five negatives.
@@ -200,7 +202,7 @@ def make_profile(
         *_column_warnings(columns),
         *_note_warnings(columns, schema.dropped),
     ]
-    if duplicates > 0.001 * rows:
+    if duplicates > 0.001 * rows and not copies_together:
         warnings.append(
             f"{duplicates} of {counted(rows, 'training row')} repeat another one in all columns; "
             "in the search the same row may train a candidate and evaluate it"

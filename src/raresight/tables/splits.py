@@ -1,6 +1,7 @@
 """Split rows into training and held-out rows and into folds: stratified, by time, or by group.
 
 - Stratified: each class is split separately at random, so that both sides have the same share of positives.
+  Copies of a row stay on one side.
 - By time: the model learns from the past and is evaluated on later rows. Rows of one time stay together.
 - By group: all rows of a group, such as a customer, are on the same side. Positives and negatives are split
   as evenly as whole groups allow.
@@ -19,9 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raresight.common.row_groups import copies_of
 from raresight.tables._arrow import arrow
 from raresight.tables.column_codec import DecimalMarks, read_with_marks
 from raresight.tables.fingerprints import Fingerprint
+from raresight.tables.held_out_checks import positive_share_warnings
 from raresight.tables.profile import Profile, make_profile
 from raresight.tables.reader import Batches, TableWarning, open_batches
 from raresight.tables.schema import Schema, learn_schema, summarize_parts
@@ -30,6 +33,10 @@ N_FOLDS = 3
 # Largest number of negatives in the search; final models use every row. At a false-positive rate of 0.001
 # this many give a hundred false positives.
 MOST_NEGATIVES = 100_000
+# With fewer different rows, a class cannot be shared between the held-out rows and the folds.
+FEWEST_DIFFERENT = 10
+# Rows moved at a time.
+_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -143,25 +150,35 @@ def read_data(
     order = arrow().Table.from_batches(kept)
     y, times, groups = schema.labels(order), schema.times(order), schema.groups(order)
     fingerprint = digest.hexdigest()
+    X = _code_rows(schema, batches, len(y))
+    copies = _copies(X, y) if times is None and groups is None else None
     if test is None:
-        split = split_rows(y, test_size=test_size, seed=seed, times=times, groups=groups)
-        X, held = _code_rows(schema, batches, split)
+        split = split_rows(y, test_size=test_size, seed=seed, times=times, groups=groups, copies=copies)
+        X, held = _take_apart(X, split)
         held_out_rows = LabelledRows(
             held, y[split.test], *(None if a is None else a[split.test] for a in (times, groups))
         )
+        if copies is not None:
+            notes += positive_share_warnings(y[split.train], y[split.test])
         y, numbers = y[split.train], split.train + 1
-        times, groups = (None if a is None else a[split.train] for a in (times, groups))
+        times, groups, copies = (None if a is None else a[split.train] for a in (times, groups, copies))
     else:
-        X, _ = _code_rows(schema, batches, Split(np.arange(len(y)), np.arange(0)))
         numbers = np.arange(1, len(y) + 1)
         held_out_rows, more, other = _read_test(schema, test)
         notes, fingerprint = [*notes, *more], fingerprint + other
     _refuse_one_class(held_out_rows.y, test)
     profile = make_profile(
-        summary, schema, X, y, fpr=fpr, max_fpr=max_fpr, test=(held_out_rows.X, held_out_rows.y)
+        summary,
+        schema,
+        X,
+        y,
+        fpr=fpr,
+        max_fpr=max_fpr,
+        test=(held_out_rows.X, held_out_rows.y),
+        copies_together=copies is not None,
     )
     profile = replace(profile, warnings=(*notes, *profile.warnings))
-    search = _search_rows(y, times, groups, seed)
+    search = _search_rows(y, times, groups, copies, seed)
     return Data(schema, X, y, numbers, held_out_rows, times, groups, search, profile, fingerprint)
 
 
@@ -187,19 +204,33 @@ def _fingerprinted(batches: Batches, digest: Fingerprint, names: list[str], kept
         yield batch
 
 
-def _code_rows(schema: Schema, batches: Batches, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Code the training and the held-out rows as two matrices."""
-    width = len(schema.feature_names)
-    train, held = (np.empty((len(rows), width), schema.dtype) for rows in (split.train, split.test))
+def _code_rows(schema: Schema, batches: Batches, rows: int) -> NDArray[Any]:
+    """Code the rows as one matrix."""
+    matrix = np.empty((rows, len(schema.feature_names)), schema.dtype)
     start = 0
     for batch in batches:
-        coded = schema.matrix(batch, first_row=start)
-        for matrix, rows in ((train, split.train), (held, split.test)):
-            # Positions ascend, so that those inside a batch are a slice.
-            low, high = np.searchsorted(rows, [start, start + len(coded)])
-            matrix[low:high] = coded[rows[low:high] - start]
-        start += len(coded)
-    return train, held
+        matrix[start : start + batch.num_rows] = schema.matrix(batch, first_row=start)
+        start += batch.num_rows
+    return matrix
+
+
+def _take_apart(matrix: NDArray[Any], split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the training and the held-out rows; the first take the memory of the matrix."""
+    held, train = matrix[split.test], split.train
+    # Positions ascend, so that each row moves forward, onto one that has moved already.
+    for start in range(0, len(train), _BLOCK):
+        block = train[start : start + _BLOCK]
+        matrix[start : start + len(block)] = matrix[block]
+    matrix.resize((len(train), matrix.shape[1]), refcheck=False)
+    return matrix, held
+
+
+def _copies(X: NDArray[Any], y: NDArray[np.int8]) -> NDArray[np.int64] | None:
+    """Return the same number for all copies of a row; None where the rows are split one by one."""
+    copies = copies_of(X, y.astype(np.int64))
+    if copies is None or min(len(np.unique(copies[y == value])) for value in (0, 1)) < FEWEST_DIFFERENT:
+        return None
+    return copies
 
 
 def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], str]:
@@ -231,7 +262,11 @@ def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], st
 
 
 def _search_rows(
-    y: NDArray[np.int8], times: NDArray[Any] | None, groups: NDArray[Any] | None, seed: int
+    y: NDArray[np.int8],
+    times: NDArray[Any] | None,
+    groups: NDArray[Any] | None,
+    copies: NDArray[Any] | None,
+    seed: int,
 ) -> SearchRows:
     """Choose the rows of the search and its folds."""
     negatives = np.flatnonzero(y == 0)
@@ -243,8 +278,8 @@ def _search_rows(
         weights = np.where(y[chosen] == 1, 1.0, len(negatives) / MOST_NEGATIVES)
     else:
         chosen = np.arange(len(y))
-    times, groups = (None if a is None else a[chosen] for a in (times, groups))
-    folds = make_folds(y[chosen], N_FOLDS, seed=seed, times=times, groups=groups)
+    times, groups, copies = (None if a is None else a[chosen] for a in (times, groups, copies))
+    folds = make_folds(y[chosen], N_FOLDS, seed=seed, times=times, groups=groups, copies=copies)
     return SearchRows(chosen, weights, folds)
 
 
@@ -263,6 +298,7 @@ def split_rows(
     seed: int,
     times: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    copies: ArrayLike | None = None,
 ) -> Split:
     """Hold out a share of the rows for the final evaluation.
 
@@ -273,6 +309,8 @@ def split_rows(
         seed: Decides the draw. A split by time does not depend on it.
         times: If given, the latest rows are held out.
         groups: If given, whole groups are held out.
+        copies: The same number for all copies of a row, such as those of `row_groups`: they stay on one side.
+            Copies are of one class. Not used with times or groups. Default: rows are split one by one.
 
     Raises:
         ValueError: If one of the sides would have no positive or no negative row.
@@ -302,15 +340,57 @@ def split_rows(
             )
         return split
     held = np.zeros(len(labels), dtype=bool)
+    same = None if copies is None else np.asarray(copies)
     for value in (0, 1):
         rows = np.flatnonzero(labels == value)
-        if len(rows) < 2:
-            raise ValueError(
-                f"a split needs at least 2 {_class_name(value)} rows, one for each side; seen: {len(rows)}"
-            )
-        count = min(max(round(test_size * len(rows)), 1), len(rows) - 1)
-        held[rng.permutation(rows)[:count]] = True
+        places, sizes = (rows, rows) if same is None else _largest_first(same[rows], rng)
+        if len(sizes) < 2:
+            kind = f"{'' if same is None else 'different '}{_class_name(value)}"
+            raise ValueError(f"a split needs at least 2 {kind} rows, one for each side; seen: {len(sizes)}")
+        if same is None:
+            held[rng.permutation(rows)[: _held_count(len(rows), test_size)]] = True
+        else:
+            held[rows] = _held_copies(sizes, test_size)[places]
     return _split_of(held)
+
+
+def _held_count(rows: int, test_size: float) -> int:
+    return min(max(round(test_size * rows), 1), rows - 1)
+
+
+def _largest_first(
+    copies: NDArray[Any], rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the place of each row's copies among all different rows, and how many copies each place has.
+
+    The row with the most copies comes first; those with equally many are in random order.
+    """
+    _, places, sizes = np.unique(copies, return_inverse=True, return_counts=True)
+    drawn = rng.permutation(len(sizes))
+    order = drawn[np.argsort(-sizes[drawn], kind="stable")]
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    return place[places.ravel()], sizes[order]
+
+
+def _held_copies(sizes: NDArray[np.intp], test_size: float) -> NDArray[np.bool_]:
+    """Choose which different rows of a class are held out with all their copies.
+
+    Args:
+        sizes: Number of copies of each, the largest first.
+        test_size: Share of the rows to hold out.
+    """
+    count = _held_count(len(sizes), test_size)
+    # The last of every few, so that both sides have rows with many copies and rows with few.
+    held = np.zeros(len(sizes), dtype=bool)
+    held[(np.arange(1, count + 1) * len(sizes)) // count - 1] = True
+    # The row with the most copies is never held out. Where it is a large part of its class, too few rows are
+    # held out so far, and the share of positives would differ between the sides. Rows with the fewest copies
+    # make up for it, as long as half of the different rows remain for training.
+    lacking = _held_count(int(sizes.sum()), test_size) - int(sizes[held].sum())
+    spare = np.flatnonzero(~held)[::-1][: max(len(sizes) // 2 - count, 0)]
+    held[spare[np.cumsum(sizes[spare]) <= lacking]] = True
+    return held
 
 
 def make_folds(
@@ -320,6 +400,7 @@ def make_folds(
     seed: int,
     times: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    copies: ArrayLike | None = None,
 ) -> list[Split]:
     """Make the splits for cross-validation inside the training rows.
 
@@ -328,6 +409,12 @@ def make_folds(
 
     Each side of each fold has positives and negatives. Where `n_folds` folds are not possible, the list has
     fewer, at least two.
+
+    Args:
+        y: Labels, 0 or 1.
+        n_folds: Number of folds.
+        seed: Decides the draw.
+        times, groups, copies: As for `split_rows`.
 
     Raises:
         ValueError: If not even two folds can be made.
@@ -345,6 +432,7 @@ def make_folds(
     if n_folds < 2:
         raise ValueError(f"n_folds must be at least 2, but is {n_folds}")
     when, who = _checked_order(labels, times, groups)
+    same = None if copies is None else np.asarray(copies)
     reason = ""
     for count in range(n_folds, 1, -1):
         if when is not None:
@@ -353,7 +441,7 @@ def make_folds(
             fold = _assign_groups(labels, who, (1 / count,) * count, np.random.default_rng(seed))
             folds = [_split_of(fold == number) for number in range(count)]
         else:
-            folds = _stratified_folds(labels, count, np.random.default_rng(seed))
+            folds = _stratified_folds(labels, same, count, np.random.default_rng(seed))
         reasons = [_class_missing(labels, split) for split in folds]
         if len(folds) == count and not any(reasons):
             return folds
@@ -443,14 +531,22 @@ def _expanding_folds(when: NDArray[Any], n_folds: int) -> list[Split]:
     return folds
 
 
-def _stratified_folds(labels: NDArray[np.int8], n_folds: int, rng: np.random.Generator) -> list[Split]:
+def _stratified_folds(
+    labels: NDArray[np.int8], copies: NDArray[Any] | None, n_folds: int, rng: np.random.Generator
+) -> list[Split]:
     fold = np.empty(len(labels), dtype=np.intp)
     dealt = 0
     for value in (1, 0):
-        rows = rng.permutation(np.flatnonzero(labels == value))
+        rows = np.flatnonzero(labels == value)
+        if copies is None:
+            rows = rng.permutation(rows)
+            places = np.arange(len(rows))
+        else:
+            # Dealt out in turn, largest first, folds differ by no more rows than the most copies of a row.
+            places = _largest_first(copies[rows], rng)[0]
         # The second class continues at the fold after the last one used, which keeps folds equal in size.
-        fold[rows] = (dealt + np.arange(len(rows))) % n_folds
-        dealt += len(rows)
+        fold[rows] = (dealt + places) % n_folds
+        dealt += int(places.max(initial=-1)) + 1
     return [_split_of(fold == number) for number in range(n_folds)]
 
 
