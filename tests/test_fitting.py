@@ -20,7 +20,9 @@ import raresight
 from hostile_tables import frame
 from raresight.automl import evaluation
 from raresight.automl.wording import no_alert_note, search_note
+from raresight.cli.fit import _Narrator
 from raresight.common.calibration import held_out_calibrator, two_columns
+from raresight.common.progress import Silent
 from raresight.metrics import recall_at_fpr
 
 SMALL = {"families": "linear,lightgbm", "losses": "crossentropy,tbl", "fpr": 0.01, "max_fpr": 0.1}
@@ -389,3 +391,22 @@ def test_columns_that_are_left_out_are_not_learnt_from(tmp_path):
     )
     with pytest.raises(ValueError, match="no column to leave out 'leek'; did you mean 'leak'"):
         raresight.fit(table, **options | {"out": tmp_path / "other"}, drop="leek")
+
+
+def test_a_column_that_gives_the_target_away_is_in_the_headline(capsys):
+    generator = np.random.default_rng(0)
+    rare = np.arange(2000) % 40 == 0
+    columns = {"x": generator.normal(size=2000) + rare, "paid_back": rare * 1, "y": rare}
+    options = {"target": "y", "families": "linear", "losses": "crossentropy", "trials": 1, "jobs": 1}
+    options |= {"fpr": 0.01, "listener": _Narrator(Silent(), quiet=True)}
+    result = raresight.fit(pa.table(columns), **options)
+    assert [column.name for column in result.model.schema.columns] == ["x"]
+    first = str(result).splitlines()[0]
+    assert first.startswith("Left out, because it gives the target away: 'paid_back'.")
+    assert first.startswith(result.to_dict()["headline"])
+    # Quiet hides no warning.
+    assert "warning: 'paid_back' gives the target away" in capsys.readouterr().err
+    kept = raresight.fit(pa.table(columns), **options, keep="paid_back")
+    assert [column.name for column in kept.model.schema.columns] == ["x", "paid_back"]
+    assert str(kept).startswith("Doubtful")
+    assert "paid_back" in str(kept).splitlines()[0]

@@ -89,6 +89,14 @@ def test_columns_to_leave_out():
             Options(**GOOD | {"time": "when"}, drop=wrong)
 
 
+def test_columns_to_keep():
+    assert Options(**GOOD).keep == ()
+    assert Options(**GOOD, drop="b", keep=["a", "a"]).keep == ("a",)
+    for wrong in ("y", ["b"], [3]):
+        with pytest.raises(ValueError, match="keep names columns to learn from"):
+            Options(**GOOD, drop="b", keep=wrong)
+
+
 def parsed(command):
     """The options that the command line reads, as the command does."""
     read = (
@@ -103,8 +111,8 @@ def test_one_record_serves_the_command_python_and_the_line_that_repeats():
     assert all(f"        {name}: " in raresight.fit.__doc__ for name in names)
     options = Options(
         data="a table.csv", target="is fraud", positive="-1", fpr=1 / 3, max_fpr=0.5, group="shop",
-        drop=("a", "b c"), families="linear", losses="tbl(alpha=0.7,C=1),focal", trials=7, budget="1h30m",
-        min_gain=0.25, test_size=0.2, seed=3, jobs=1,
+        drop=("a", "b c"), keep=("d",), families="linear", losses="tbl(alpha=0.7,C=1),focal", trials=7,
+        budget="1h30m", min_gain=0.25, test_size=0.2, seed=3, jobs=1,
     )  # fmt: skip
     assert parsed(options.command() + " --jobs 1") == options
     apart = Options(data="a.csv", test="b.csv", target="y", trials=1, jobs=1)

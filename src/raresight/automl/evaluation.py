@@ -290,7 +290,7 @@ class Outcome:
 
     def __str__(self) -> str:
         # Without an alert the note is the headline already.
-        notes = [note for note in self.notes if note != wording.headline(self)]
+        notes = [note for note in self.notes if note not in wording.headline(self)]
         answer = f"{wording.headline(self)} {wording.cost(self)}".rstrip()
         return "\n".join([answer, self.model.describe(), self.loss_sentence, *notes])
 

@@ -25,9 +25,10 @@ from raresight.tables._arrow import arrow
 from raresight.tables.column_codec import DecimalMarks, read_with_marks
 from raresight.tables.fingerprints import Fingerprint
 from raresight.tables.held_out_checks import positive_share_warnings
+from raresight.tables.leaks import find_leaks
 from raresight.tables.profile import Profile, make_profile
 from raresight.tables.reader import Batches, TableWarning, open_batches
-from raresight.tables.schema import Schema, learn_schema, summarize_parts
+from raresight.tables.schema import Schema, check_name, learn_schema, summarize_parts
 
 N_FOLDS = 3
 # Largest number of negatives in the search; final models use every row. At a false-positive rate of 0.001
@@ -111,6 +112,7 @@ def read_data(
     time: str | None = None,
     group: str | None = None,
     drop: Collection[str] = (),
+    keep: Collection[str] = (),
     test_size: float = 0.25,
     seed: int = 0,
 ) -> Data:
@@ -124,6 +126,7 @@ def read_data(
         test: A source of held-out rows. Default: a share `test_size` of the rows is held out.
         target, positive, time, group, drop: As for `learn_schema`.
         fpr, max_fpr: The false-positive rates of `make_profile`.
+        keep: Columns to learn from even if they give the target away: see `find_leaks`.
         test_size: As for `split_rows`.
         seed: Decides which rows are held out, sampled for the search and dealt to the folds.
 
@@ -147,13 +150,29 @@ def read_data(
     if summary.rows == 0:
         raise ValueError(f"{source} has column names but no rows")
     schema = learn_schema(summary, target, positive=positive, time=time, group=group, drop=drop)
+    for name in keep:
+        check_name(batches.schema.names, name, "column to keep")
     order = arrow().Table.from_batches(kept)
     y, times, groups = schema.labels(order), schema.times(order), schema.groups(order)
     fingerprint = digest.hexdigest()
     X = _code_rows(schema, batches, len(y))
-    copies = _copies(X, y) if times is None and groups is None else None
+
+    def split_of(X: NDArray[Any]) -> tuple[Split, NDArray[Any] | None]:
+        copies = _copies(X, y) if times is None and groups is None else None
+        if test is not None:
+            return Split(np.arange(len(y)), np.arange(0)), copies
+        how: dict[str, Any] = {"times": times, "groups": groups, "copies": copies}
+        return split_rows(y, test_size=test_size, seed=seed, **how), copies
+
+    split, copies = split_of(X)
+    leaks = find_leaks(schema, X, y, split.train)
+    left_out = {name: f"gives the target away: {leaks[name]}" for name in leaks if name not in keep}
+    # Where every column gives the target away, there is nothing else to learn from.
+    if left_out and len(left_out) < len(schema.columns):
+        X = _without(X, schema, left_out)
+        schema = schema.without(left_out)
+        split, copies = split_of(X)
     if test is None:
-        split = split_rows(y, test_size=test_size, seed=seed, times=times, groups=groups, copies=copies)
         X, held = _take_apart(X, split)
         held_out_rows = LabelledRows(
             held, y[split.test], *(None if a is None else a[split.test] for a in (times, groups))
@@ -176,6 +195,7 @@ def read_data(
         max_fpr=max_fpr,
         test=(held_out_rows.X, held_out_rows.y),
         copies_together=copies is not None,
+        leaks=leaks,
     )
     profile = replace(profile, warnings=(*notes, *profile.warnings))
     search = _search_rows(y, times, groups, copies, seed)
@@ -223,6 +243,18 @@ def _take_apart(matrix: NDArray[Any], split: Split) -> tuple[NDArray[Any], NDArr
         matrix[start : start + len(block)] = matrix[block]
     matrix.resize((len(train), matrix.shape[1]), refcheck=False)
     return matrix, held
+
+
+def _without(matrix: NDArray[Any], schema: Schema, names: Collection[str]) -> NDArray[Any]:
+    """Take columns out of a matrix, in its own memory."""
+    kept = [column.name not in names for column in schema.columns for _ in column.features]
+    width, flat = sum(kept), matrix.reshape(-1)
+    for start in range(0, len(matrix), _BLOCK):
+        block = matrix[start : start + _BLOCK][:, kept]
+        flat[start * width : start * width + block.size] = block.ravel()
+    del flat
+    matrix.resize((len(matrix), width), refcheck=False)
+    return matrix
 
 
 def _copies(X: NDArray[Any], y: NDArray[np.int8]) -> NDArray[np.int64] | None:
