@@ -44,7 +44,7 @@
       state.index = explorer.cheapest(curve, state.prior, state.missCost, state.falseAlertCost);
     } else {
       state.by = "budget";
-      state.index = explorer.withinBudget(curve, state.budget);
+      state.index = explorer.withoutIdleAlerts(curve, explorer.withinBudget(curve, state.budget));
     }
     state.threshold = explorer.thresholdAt(curve, state.index);
   }
