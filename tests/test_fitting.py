@@ -411,3 +411,25 @@ def test_a_column_that_gives_the_target_away_is_in_the_headline(capsys):
     assert [column.name for column in kept.model.schema.columns] == ["x", "paid_back"]
     assert str(kept).startswith("Doubtful")
     assert "paid_back" in str(kept).splitlines()[0]
+
+
+def test_time_and_group_together():
+    generator = np.random.default_rng(0)
+    rare = np.arange(4000) % 40 == 0
+    columns = {"x": generator.normal(size=4000) + rare, "day": np.arange(4000), "y": rare}
+    columns["customer"] = generator.integers(0, 900, 4000)
+    options = {
+        "target": "y",
+        "families": "linear",
+        "losses": "crossentropy",
+        "trials": 1,
+        "jobs": 1,
+        "fpr": 0.01,
+    }
+    result = raresight.fit(pa.table(columns), **options, time="day", group="customer")
+    assert [column.name for column in result.model.schema.columns] == ["x"]
+    said = result.to_dict()
+    assert "day" in said["split"]
+    assert "customer" in said["split"]
+    assert any("rows are left out" in text for text in said["warnings"])
+    assert "--time day --group customer" in said["command"]

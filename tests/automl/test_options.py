@@ -50,7 +50,7 @@ def test_one_limit_given_is_the_only_one():
         ({"fpr": 0}, "fpr"),
         ({"fpr": 1.5}, "fpr"),
         ({"max_fpr": "a"}, "max_fpr"),
-        ({"time": "a", "group": "b"}, "time or by group"),
+        ({"time": "a", "group": "a"}, "time and group name the same column"),
         ({"time": "y"}, "target"),
         ({"min_gain": -0.1}, "min_gain"),
         ({"min_gain": float("nan")}, "min_gain"),

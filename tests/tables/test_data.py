@@ -30,7 +30,9 @@ def write(table, path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-@pytest.mark.parametrize("options", [{}, {"time": "when"}, {"group": "who"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"time": "when"}, {"group": "who"}, {"time": "when", "group": "who"}], ids=str
+)
 def test_data_is_what_the_whole_table_gives(tmp_path, suffix, options):
     path = write(TABLE, tmp_path / f"t{suffix}")
     data = read_data(path, **OPTIONS, **options, seed=3)
@@ -52,6 +54,11 @@ def test_data_is_what_the_whole_table_gives(tmp_path, suffix, options):
     assert data.fingerprint == fingerprint(table)
     assert data.profile.rows == len(split.train)
     assert data.search.weights is None
+    left = len(y) - len(split.train) - len(split.test)
+    assert any(text.startswith(f"{left} of the {N} rows are left out") for text in data.profile.warnings) == (
+        left > 0
+    )
+    assert (left > 0) == (len(options) == 2)
     for fold in data.search.folds:
         assert 0 < data.y[fold.test].sum() < len(fold.test)
 

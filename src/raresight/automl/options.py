@@ -216,8 +216,8 @@ def _dropped(options: Options) -> tuple[str, ...]:
     """Return the columns to drop; refuse those that the split needs."""
     target, time, group = options.target, options.time, options.group
     drop: Any = options.drop
-    if time is not None and group is not None:
-        raise ValueError("rows are split by time or by group, not by both: give one of the two")
+    if time is not None and time == group:
+        raise ValueError(f"time and group name the same column {time!r}: give two columns")
     for name, column in (("time", time), ("group", group)):
         if column is not None and column == target:
             raise ValueError(f"{name} names the target column {target!r}: give another column")

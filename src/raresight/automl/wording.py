@@ -185,6 +185,11 @@ def split_sentence(options: Options) -> str:
     if options.test is not None:
         return "The test rows come from a file of their own."
     share = f"{options.test_size:.0%}"
+    if options.time is not None and options.group is not None:
+        return (
+            f"The test rows are of the latest {share} by {options.time}. Training saw rows before "
+            f"them, and no {options.group} of theirs."
+        )
     if options.time is not None:
         return f"The test rows are the latest {share} by {options.time}. Training saw the rows before them."
     if options.group is not None:

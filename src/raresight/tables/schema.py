@@ -261,8 +261,8 @@ def learn_schema(
         ValueError: If a named column is missing, if the target, time or group column is unsuitable, or if no
             column is left to learn from.
     """
-    if time is not None and group is not None:
-        raise ValueError("rows are split by time or by group: give one of the two columns, not both")
+    if time is not None and time == group:
+        raise ValueError(f"the time column and the group column are both {time!r}: give two columns")
     in_memory = not isinstance(source, TableSummary)
     summary = summarize_parts(source) if in_memory else source
     wanted = learn_target(_known_column(summary, target, "target column"), positive)

@@ -5,6 +5,8 @@
 - By time: the model learns from the past and is evaluated on later rows. Rows of one time stay together.
 - By group: all rows of a group, such as a customer, are on the same side. Positives and negatives are split
   as evenly as whole groups allow.
+- By time and by group: the held-out rows are later, and of groups that training has not seen. A group with
+  rows before and after the cut goes to one of the sides; its rows beyond the cut are left out.
 
 `read_data` goes all the way from a source to `Data`: read, decide the schema, split, profile, make folds.
 """
@@ -179,6 +181,12 @@ def read_data(
         )
         if copies is not None:
             notes += positive_share_warnings(y[split.train], y[split.test])
+        left = len(y) - len(split.train) - len(split.test)
+        if left:
+            notes.append(
+                f"{left} of the {len(y)} rows are left out: their {group!r} is on the other side of the "
+                f"split by {time!r}"
+            )
         y, numbers = y[split.train], split.train + 1
         times, groups, copies = (None if a is None else a[split.train] for a in (times, groups, copies))
     else:
@@ -340,7 +348,8 @@ def split_rows(
             equal times and whole groups allow.
         seed: Decides the draw. A split by time does not depend on it.
         times: If given, the latest rows are held out.
-        groups: If given, whole groups are held out.
+        groups: If given, whole groups are held out. With times, a group that has rows on both sides of the
+            cut goes to one of them, half of such groups to each. Its other rows are on neither side.
         copies: The same number for all copies of a row, such as those of `row_groups`: they stay on one side.
             Copies are of one class. Not used with times or groups. Default: rows are split one by one.
 
@@ -358,9 +367,19 @@ def split_rows(
     if not 0 < test_size < 1:
         raise ValueError(f"test_size must be between 0 and 1, but is {test_size:g}")
     when, who = _checked_order(labels, times, groups)
-    if when is not None:
-        return _hold_out_latest(labels, when, test_size)
     rng = np.random.default_rng(seed)
+    if when is not None:
+        split = _hold_out_latest(labels, when, test_size)
+        if who is None:
+            return split
+        split = _without_shared_groups(labels, who, split, rng)
+        lacking = _class_missing(labels, split)
+        if lacking:
+            raise ValueError(
+                f"the rows cannot be split by time and by group: {lacking}; use another test size, or one of "
+                "the two"
+            )
+        return split
     if who is not None:
         side = _assign_groups(labels, who, (1 - test_size, test_size), rng)
         split = _split_of(side == 1)
@@ -469,6 +488,9 @@ def make_folds(
     for count in range(n_folds, 1, -1):
         if when is not None:
             folds = _expanding_folds(when, count)
+            if who is not None:
+                rng = np.random.default_rng(seed)
+                folds = [_without_shared_groups(labels, who, split, rng) for split in folds]
         elif who is not None:
             fold = _assign_groups(labels, who, (1 / count,) * count, np.random.default_rng(seed))
             folds = [_split_of(fold == number) for number in range(count)]
@@ -494,22 +516,20 @@ def _checked_order(
     labels: NDArray[np.int8], times: ArrayLike | None, groups: ArrayLike | None
 ) -> tuple[NDArray[Any] | None, NDArray[np.intp] | None]:
     """Return times as ranks and groups as numbers from 0, or None."""
-    if times is not None and groups is not None:
-        raise ValueError("rows are split by time or by group, not by both")
     for name, values in (("times", times), ("groups", groups)):
         if values is not None and len(np.asarray(values)) != len(labels):
             raise ValueError(f"{name} has {len(np.asarray(values))} values for {len(labels)} rows")
+    when = who = None
     if times is not None:
         moments = np.asarray(times)
         if moments.dtype.kind in "fmM" and (np.isnan(moments) | (moments != moments)).any():
             raise ValueError("times has missing values; the rows cannot be put in order")
-        return np.unique(moments, return_inverse=True)[1], None
+        when = np.unique(moments, return_inverse=True)[1]
     if groups is not None:
-        numbers = np.unique(np.asarray(groups), return_inverse=True)[1]
-        if len(numbers) and numbers.max() == 0:
+        who = np.unique(np.asarray(groups), return_inverse=True)[1]
+        if len(who) and who.max() == 0:
             raise ValueError("all rows are of one group; a split by group needs at least two")
-        return None, numbers
-    return None, None
+    return when, who
 
 
 def _split_of(held: NDArray[np.bool_]) -> Split:
@@ -544,6 +564,25 @@ def _hold_out_latest(labels: NDArray[np.int8], when: NDArray[Any], test_size: fl
                     "use another test size or no time column"
                 )
     return split
+
+
+def _without_shared_groups(
+    labels: NDArray[np.int8], groups: NDArray[np.intp], split: Split, rng: np.random.Generator
+) -> Split:
+    """Leave out rows, so that no group is on both sides of a split by time.
+
+    To leave out all training rows of the groups in the test rows would keep only customers who are gone; to
+    leave out the test rows of known groups would evaluate newcomers alone. Half of them each is fair to both.
+    """
+    size = groups.max() + 1
+    early, late = (np.bincount(groups[rows], minlength=size) for rows in (split.train, split.test))
+    rows = np.flatnonzero(((early > 0) & (late > 0))[groups])
+    if len(rows) == 0:
+        return split
+    numbers = np.unique(groups[rows], return_inverse=True)[1].ravel()
+    side = np.full(len(labels), -1)
+    side[rows] = _assign_groups(labels[rows], numbers, (0.5, 0.5), rng)
+    return Split(split.train[side[split.train] != 1], split.test[side[split.test] != 0])
 
 
 def _expanding_folds(when: NDArray[Any], n_folds: int) -> list[Split]:
