@@ -526,7 +526,7 @@ def _(folder: Path) -> Path:
     return csv(frame().assign(who="me"), folder)
 
 
-@case("time and group at once", error="time or by group", options=("--time", "a", "--group", "b"))
+@case("a column as time and group", error="name the same column", options=("--time", "a", "--group", "a"))
 def _(folder: Path) -> Path:
     return csv(frame(), folder)
 

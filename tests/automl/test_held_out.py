@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from raresight.automl.evaluation import find_threshold, units_of
+from raresight.metrics import threshold_at_fpr
 
 
 def test_units_are_groups_or_stretches_of_time():
@@ -35,3 +37,41 @@ def test_alike_rows_of_a_group_are_fewer_observations():
     assert groups.safe > rows.safe
     each = find_threshold(y, scores, 0.02, np.arange(6_000))
     assert each == rows
+
+
+@pytest.mark.parametrize("shift", [0, 2, 6])
+def test_no_false_alert_without_a_positive_below_it(shift):
+    generator = np.random.default_rng(0)
+    y = np.arange(20_000) < 40
+    scores = generator.normal(size=20_000) + shift * y
+    found = find_threshold(y, scores, 0.02)
+    for threshold, lowest in (
+        (found.log_odds, threshold_at_fpr(y, scores, 0.02)),
+        (found.safe, threshold_at_fpr(y, scores, 0.02, confidence=0.95)),
+    ):
+        assert threshold >= lowest
+        caught = y & (scores >= threshold)
+        assert caught.sum() == (y & (scores >= lowest)).sum()
+        # The lowest score that raises an alert is a positive's.
+        assert not caught.any() or scores[scores >= threshold].min() == scores[caught].min()
+    alerts = (scores >= found.log_odds).sum()
+    assert found.fpr_seen == np.mean(scores[~y] >= found.log_odds)
+    assert found.fpr_seen <= found.fpr_bound
+    assert found.safe >= found.log_odds
+    if shift == 6:
+        assert alerts < 0.5 * (scores >= threshold_at_fpr(y, scores, 0.02)).sum()
+
+
+def test_a_threshold_that_catches_nothing_is_the_lowest():
+    y, scores = np.arange(1000) < 5, np.r_[np.zeros(5), np.arange(1.0, 996)]
+    assert find_threshold(y, scores, 0.01).log_odds == threshold_at_fpr(y, scores, 0.01)
+
+
+def test_a_safe_threshold_keeps_its_promise_on_new_rows():
+    generator = np.random.default_rng(1)
+    kept = []
+    for _ in range(300):
+        y = np.arange(3_000) < 30
+        scores = generator.normal(size=3_000) + 3 * y
+        kept.append(norm.sf(find_threshold(y, scores, 0.01).safe) <= 0.01)
+    assert np.mean(kept) >= 0.95

@@ -61,7 +61,7 @@ def test_a_limit_that_is_given_is_the_only_one():
         ({"fpr": 0}, "fpr"),
         ({"fpr": 1.5}, "fpr"),
         ({"max_fpr": "a"}, "max_fpr"),
-        ({"time": "a", "group": "b"}, "time or by group"),
+        ({"time": "a", "group": "a"}, "time and group name the same column"),
         ({"time": "y"}, "target"),
         ({"min_gain": -0.1}, "min_gain"),
         ({"min_gain": float("nan")}, "min_gain"),
@@ -101,6 +101,14 @@ def test_columns_to_leave_out():
             Options(**GOOD | {"time": "when"}, drop=wrong)
 
 
+def test_columns_to_keep():
+    assert Options(**GOOD).keep == ()
+    assert Options(**GOOD, drop="b", keep=["a", "a"]).keep == ("a",)
+    for wrong in ("y", ["b"], [3]):
+        with pytest.raises(ValueError, match="keep names columns to learn from"):
+            Options(**GOOD, drop="b", keep=wrong)
+
+
 def parsed(command):
     """The options that the command line reads, as the command does."""
     read = (
@@ -115,8 +123,8 @@ def test_one_record_serves_the_command_python_and_the_line_that_repeats():
     assert all(f"        {name}: " in raresight.fit.__doc__ for name in names)
     options = Options(
         data="a table.csv", target="is fraud", positive="-1", fpr=1 / 3, max_fpr=0.5, group="shop",
-        drop=("a", "b c"), families="linear", losses="tbl(alpha=0.7,C=1),focal", trials=7, budget="1h30m",
-        single=True, min_gain=0.25, test_size=0.2, seed=3, jobs=1,
+        drop=("a", "b c"), keep=("d",), families="linear", losses="tbl(alpha=0.7,C=1),focal", trials=7,
+        budget="1h30m", single=True, min_gain=0.25, test_size=0.2, seed=3, jobs=1,
     )  # fmt: skip
     assert parsed(options.command() + " --jobs 1") == options
     usual = Options(data="a.csv", target="y", preset="quick", jobs=1)

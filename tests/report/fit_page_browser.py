@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from raresight.metrics import recall_at_fpr, threshold_at_fpr
+from raresight.automl.evaluation import find_threshold
+from raresight.metrics import recall_at_fpr
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 READY = "html[data-charts=ready]"
@@ -90,7 +91,7 @@ class Opened:
 
 def agrees(opened, y, log_odds, budget):
     """Everything that the explorer shows at a budget, against raresight.metrics."""
-    threshold = threshold_at_fpr(y, log_odds, budget)
+    threshold = find_threshold(y, log_odds, budget).log_odds
     alert = log_odds >= threshold
     assert opened.chosen() == threshold
     assert opened.number("out-recall") == pytest.approx(recall_at_fpr(y, log_odds, budget), rel=5e-3)

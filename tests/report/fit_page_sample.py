@@ -14,10 +14,11 @@ from raresight.automl.evaluation import (
     Outcome,
     SearchSummary,
     Threshold,
+    find_threshold,
 )
 from raresight.automl.options import Options
 from raresight.automl.records import Trial, TrialResult
-from raresight.metrics import evaluate, threshold_at_fpr
+from raresight.metrics import evaluate
 from raresight.metrics.comparison import Comparison
 from raresight.model.families import Candidate
 from raresight.report.fit_content import FitContent, MapPoint, Reliability
@@ -85,7 +86,7 @@ def model_of(target: str, *chosen: Candidate) -> Any:
 
 
 def held_out_of(y: Any, log_odds: Any) -> HeldOutEvaluation:
-    threshold = threshold_at_fpr(y, log_odds, FPR)
+    threshold = find_threshold(y, log_odds, FPR).log_odds
     alert = log_odds >= threshold
     probability = 1 / (1 + np.exp(-log_odds))
     gain = Comparison("partial_auc", 0.9, 0.88, 0.02, 0.01, 0.03, 0.01, 0.95, "delong")
@@ -93,7 +94,7 @@ def held_out_of(y: Any, log_odds: Any) -> HeldOutEvaluation:
         y=y,
         log_odds=log_odds,
         naive=np.sqrt(probability),
-        evaluation=evaluate(y, log_odds, fpr=FPR, max_fpr=MAX_FPR),
+        evaluation=evaluate(y, log_odds, fpr=FPR, max_fpr=MAX_FPR, threshold=threshold),
         threshold=Threshold(threshold, float(alert[y == 0].mean()), 0.0012, threshold + 0.2, 0.5),
         against_baseline=gain,
         against_twin=gain,

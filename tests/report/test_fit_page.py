@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from raresight.metrics import threshold_at_fpr
+from raresight.automl.evaluation import find_threshold
 from raresight.report.fit_content import Reliability
 from raresight.report.fit_measures import curve_of, distribution_of, reliability_of
 from raresight.report.fit_page import write_fit_page
@@ -188,7 +188,7 @@ def test_page_with_as_little_as_possible(browser, content, tmp_path):
     agrees(opened, y, log_odds, FPR)
     for place in (0, 500, 1000):
         opened.slide(place)
-        assert opened.chosen() == threshold_at_fpr(y, log_odds, float(opened.state()["budget"]))
+        assert opened.chosen() == find_threshold(y, log_odds, float(opened.state()["budget"])).log_odds
     assert opened.complaints == []
     opened.context.close()
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from raresight.automl.evaluation import find_threshold
 from raresight.metrics import recall_at_fpr, threshold_at_fpr
 from raresight.report.fit_measures import curve_of
 from report.fit_page_browser import agrees
@@ -113,7 +114,7 @@ def test_capacity_gives_the_lowest_threshold_that_it_can_bear(page, rows, capaci
     assert "capacity" in page.text("set-by")
     assert "within the capacity" in page.text("out-daily-note")
     page.fill("capacity", "")
-    assert float(page.state()["threshold"]) == threshold_at_fpr(*rows, FPR)
+    assert float(page.state()["threshold"]) == find_threshold(*rows, FPR).log_odds
 
 
 def test_budget_says_by_how_much_it_is_over_the_capacity(page, rows):
@@ -154,7 +155,7 @@ def test_share_of_positives_reweights(page, rows):
     alert = log_odds >= page.chosen()
     recall, fpr = alert[y == 1].mean(), alert[y == 0].mean()
     caught, false = 1e-4 * recall, (1 - 1e-4) * fpr
-    assert page.chosen() == threshold_at_fpr(y, log_odds, FPR)
+    assert page.chosen() == find_threshold(y, log_odds, FPR).log_odds
     assert page.number("out-recall") == pytest.approx(recall, rel=5e-3)
     assert page.number("out-precision") == pytest.approx(caught / (caught + false), rel=5e-3)
     assert page.number("out-alerts") == pytest.approx((caught + false) * 1e5, rel=5e-3)

@@ -30,7 +30,9 @@ def write(table, path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-@pytest.mark.parametrize("options", [{}, {"time": "when"}, {"group": "who"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"time": "when"}, {"group": "who"}, {"time": "when", "group": "who"}], ids=str
+)
 def test_data_is_what_the_whole_table_gives(tmp_path, suffix, options):
     path = write(TABLE, tmp_path / f"t{suffix}")
     data = read_data(path, **OPTIONS, **options, seed=3)
@@ -52,6 +54,11 @@ def test_data_is_what_the_whole_table_gives(tmp_path, suffix, options):
     assert data.fingerprint == fingerprint(table)
     assert data.profile.rows == len(split.train)
     assert data.search.weights is None
+    left = len(y) - len(split.train) - len(split.test)
+    assert any(text.startswith(f"{left} of the {N} rows are left out") for text in data.profile.warnings) == (
+        left > 0
+    )
+    assert (left > 0) == (len(options) == 2)
     for fold in data.search.folds:
         assert 0 < data.y[fold.test].sum() < len(fold.test)
 
@@ -112,3 +119,120 @@ def test_rows_of_one_class_cannot_judge(tmp_path):
         read_data(TABLE, write(TABLE.slice(0, 0), tmp_path / "t.csv"), **OPTIONS)
     with pytest.raises(ValueError, match="column names but no rows"):
         read_data(tmp_path / "t.csv", **OPTIONS)
+
+
+def _table_with_copies(times, rows=2000, seed=0):
+    """`times[i]` copies of the i-th row, in random order, beside rows without copies; 1 in 20 is positive."""
+    random = np.random.default_rng(seed)
+    own = np.concatenate([np.repeat(np.arange(len(times)), times), len(times) + np.arange(rows)])
+    own = random.permutation(own)
+    values = random.normal(size=(own.max() + 1, 2)).round(6)[own]
+    return pa.table({"a": values[:, 0], "b": values[:, 1], "fraud": (own % 20 == 0).astype(int)}), own
+
+
+@pytest.mark.parametrize("times", [[2] * 300, [40] * 30, [1, 1500, *[7] * 100]], ids=["pairs", "many", "one"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_copies_of_a_row_stay_on_one_side(times, seed):
+    table, own = _table_with_copies(times)
+    data = read_data(table, **OPTIONS, seed=seed)
+    train = own[data.numbers - 1]
+    test = np.setdiff1d(np.arange(len(own)), data.numbers - 1)
+    assert not set(own[test]) & set(train)
+    np.testing.assert_array_equal(data.test.y, np.asarray(table["fraud"])[test])
+    np.testing.assert_array_equal(data.test.X[:, 0], np.asarray(table["a"]).astype(np.float32)[test])
+    np.testing.assert_array_equal(data.X[:, 0], np.asarray(table["a"]).astype(np.float32)[data.numbers - 1])
+    assert data.test.y.mean() == pytest.approx(data.y.mean(), rel=0.2)
+    for fold in data.search.folds:
+        assert not set(train[fold.test]) & set(train[fold.train])
+        assert 0 < data.y[fold.test].sum() < len(fold.test)
+    assert not any("may train" in text or "also among" in text for text in data.profile.warnings)
+    again = read_data(table, **OPTIONS, seed=seed)
+    np.testing.assert_array_equal(data.numbers, again.numbers)
+    assert not np.array_equal(data.numbers, read_data(table, **OPTIONS, seed=seed + 10).numbers)
+
+
+def test_a_row_with_most_of_the_copies_is_learned_from():
+    table, own = _table_with_copies([1, 5000])
+    data = read_data(table, **OPTIONS)
+    assert 1 in own[data.numbers - 1]
+    assert len(np.unique(own[data.numbers - 1])) >= 1000
+    assert any("many copies" in text for text in data.profile.warnings)
+
+
+LEAKS = {
+    "copy": lambda y, random: 1 - y,
+    "word": lambda y, random: np.where(y == 1, "closed", random.choice(["open", "new"], len(y))),
+    "middle": lambda y, random: np.where(y == 1, 3, random.choice([1, 2, 4, 5], len(y))),
+    "high": lambda y, random: y * 10 + random.random(len(y)),
+    "day": lambda y, random: np.where(y == 1, "2024-01-02", "2024-01-01"),
+    "present": lambda y, random: pa.array([7.0 + i % 5 if label else None for i, label in enumerate(y)]),
+    "lacking": lambda y, random: pa.array([None if label else 7.0 + i % 5 for i, label in enumerate(y)]),
+    "charged_back": lambda y, random: pa.array(
+        [f"2024-01-{1 + i % 28:02d}" if one and i % 3 else None for i, one in enumerate(y)]
+    ),
+    "half_lacking": lambda y, random: pa.array(
+        [None if one and i % 40 else i % 9 for i, one in enumerate(y)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_column_that_gives_the_target_away_is_left_out(name):
+    y = np.asarray(TABLE["fraud"])
+    table = TABLE.append_column(name, pa.array(LEAKS[name](y, np.random.default_rng(1))))
+    data = read_data(table, **OPTIONS)
+    without = read_data(table, **OPTIONS, drop=[name])
+    assert data.profile.leaks == (name,)
+    assert data.profile.doubtful == ()
+    assert name in data.profile.warnings[0]
+    assert any(one.name == name for one in data.schema.dropped)
+    np.testing.assert_array_equal(data.X, without.X)
+    np.testing.assert_array_equal(data.numbers, without.numbers)
+    np.testing.assert_array_equal(data.test.X, without.test.X)
+    kept = read_data(table, **OPTIONS, keep=[name])
+    assert (kept.profile.leaks, kept.profile.doubtful) == ((), (name,))
+    assert any(name in text for text in kept.profile.warnings)
+    assert name in [column.name for column in kept.schema.columns]
+
+
+HONEST = {
+    "strong": lambda y, random: y * 3 + random.normal(size=len(y)),
+    "a few wrong": lambda y, random: np.where(random.random(len(y)) < 0.005, 1 - y, y),
+    "missing at random": lambda y, random: pa.array(
+        np.where(random.random(len(y)) < 0.5, np.nan, 1.0 * (np.arange(len(y)) % 7)), from_pandas=True
+    ),
+    "cards alone": lambda y, random: pa.array(
+        [i // 7 % 6 if one or i % 2 else None for i, one in enumerate(y)]
+    ),
+    "rare words": lambda y, random: [f"w{i % 900}" if i % 2 else "usual" for i in range(len(y))],
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_strong_column_is_kept(name):
+    y = np.asarray(TABLE["fraud"])
+    table = TABLE.append_column(name, pa.array(HONEST[name](y, np.random.default_rng(1))))
+    assert read_data(table, **OPTIONS).profile.leaks == ()
+
+
+def test_leaks_need_positives_and_another_column():
+    y = np.arange(400) % 20 == 0
+    assert (
+        read_data(pa.table({"x": 1 * y, "a": RNG.normal(size=400), "fraud": y}), **OPTIONS).profile.leaks
+        == ()
+    )
+    alone = read_data(
+        pa.table({"x": np.tile(1 * y, 5) + RNG.random(2000) / 2, "fraud": np.tile(y, 5)}), **OPTIONS
+    )
+    assert (alone.profile.leaks, alone.profile.doubtful) == ((), ("x",))
+    with pytest.raises(ValueError, match="no column to keep 'amuont'; did you mean 'amount'"):
+        read_data(TABLE, **OPTIONS, keep=["amuont"])
+
+
+def test_a_table_of_counts_is_split_row_by_row():
+    random = np.random.default_rng(0)
+    x = random.integers(0, 4, (4000, 3))
+    y = (random.random(4000) < 0.03 + 0.02 * x[:, 0]).astype(int)
+    table = pa.table({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "fraud": y})
+    data = read_data(table, **OPTIONS, seed=3)
+    np.testing.assert_array_equal(data.numbers - 1, split_rows(y, test_size=0.25, seed=3).train)

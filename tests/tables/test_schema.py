@@ -295,8 +295,8 @@ def test_refusals_of_roles():
     table = pa.table({"g": ["a", None] * 100, "x": np.arange(N) * 0.5, "y": Y})
     with pytest.raises(ValueError, match="the group column 'g' is missing in 100 of 200 rows"):
         learn_schema(table, "y", group="g")
-    with pytest.raises(ValueError, match="by time or by group"):
-        learn_schema(table, "y", group="g", time="x")
+    with pytest.raises(ValueError, match="are both 'x'"):
+        learn_schema(table, "y", group="x", time="x")
     with pytest.raises(ValueError, match="cannot be the target"):
         learn_schema(table, "y", group="y")
     with pytest.raises(ValueError, match=r"no target column 'Y'; did you mean 'y'\?"):

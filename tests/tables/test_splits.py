@@ -119,7 +119,6 @@ def test_by_group_what_cannot_be_split():
         ({"test_size": 0}, "test_size must be between 0 and 1"),
         ({"test_size": 1.5}, "test_size must be between 0 and 1"),
         ({"times": np.arange(3)}, "times has 3 values for 1000 rows"),
-        ({"groups": np.arange(N), "times": np.arange(N)}, "by time or by group, not by both"),
         ({"times": np.where(Y, np.nan, 1.0)}, "times has missing values"),
         ({"y": Y + 1}, "labels must be 0 or 1"),
         ({"y": np.zeros((3, 2))}, "labels must have one dimension"),
@@ -199,12 +198,17 @@ def test_a_single_fold_is_refused():
     y=st.lists(st.integers(0, 1), min_size=4, max_size=60),
     count=st.integers(2, 6),
     seed=st.integers(0, 5),
-    way=st.sampled_from(["random", "time", "group"]),
+    way=st.sampled_from(["random", "time", "group", "both"]),
     modulus=st.integers(2, 20),
 )
 def test_folds_are_sound_or_refused(y, count, seed, way, modulus):
     marks = np.arange(len(y)) * 7 % modulus
-    options = {"random": {}, "time": {"times": marks}, "group": {"groups": marks}}[way]
+    options = {
+        "random": {},
+        "time": {"times": marks},
+        "group": {"groups": marks},
+        "both": {"times": np.arange(len(y)) // 3, "groups": marks},
+    }[way]
     try:
         folds = make_folds(y, count, seed=seed, **options)
     except ValueError as error:
@@ -219,5 +223,39 @@ def test_folds_are_sound_or_refused(y, count, seed, way, modulus):
     for fold in folds:
         if way == "time":
             assert marks[fold.train].max() < marks[fold.test].min()
-        elif way == "group":
+        elif way in ("group", "both"):
             assert not set(marks[fold.train]) & set(marks[fold.test])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("visits", [1, 4, 40], ids=["newcomers", "some come back", "all come back"])
+def test_by_time_and_group_test_rows_are_later_and_of_other_groups(visits, seed):
+    rng = np.random.default_rng(seed)
+    rows = 4000
+    groups, times = rng.integers(0, rows // visits, rows), rng.permutation(rows)
+    y = (rng.random(rows) < 0.1).astype(int)
+    splits = [split_rows(y, test_size=0.25, seed=seed, times=times, groups=groups)]
+    splits += make_folds(y, 3, seed=seed, times=times, groups=groups)
+    assert len(splits) == 4
+    for split in splits:
+        assert times[split.train].max() < times[split.test].min()
+        assert not set(groups[split.train]) & set(groups[split.test])
+        assert (np.diff(split.train) > 0).all()
+        assert (np.diff(split.test) > 0).all()
+        for side in (split.train, split.test):
+            assert 0.05 < y[side].mean() < 0.2
+    train, test = len(splits[0].train), len(splits[0].test)
+    # The sides keep about their proportion, and at most half of the rows are left out.
+    assert 0.15 < test / (train + test) < 0.35
+    assert train + test >= 0.49 * rows
+    by_time = split_rows(y, test_size=0.25, seed=seed, times=times)
+    assert set(splits[0].train) <= set(by_time.train)
+    alone = split_rows(y, test_size=0.25, seed=seed, times=times, groups=np.arange(rows))
+    np.testing.assert_array_equal(alone.train, by_time.train)
+
+
+def test_by_time_and_group_what_cannot_be_split():
+    y = np.tile([0, 0, 0, 1], 10)
+    groups = np.where(y == 1, 0, np.arange(40))
+    with pytest.raises(ValueError, match=r"by time and by group: the .* rows have no positive"):
+        split_rows(y, test_size=0.25, seed=0, times=np.arange(40), groups=groups)

@@ -64,11 +64,15 @@ class Threshold:
     """Threshold of an alert in log-odds, with its false-positive rate.
 
     Attributes:
-        log_odds: Lowest threshold that keeps the false-positive rate on the held-out rows.
+        log_odds: Threshold that keeps the false-positive rate on the held-out rows: the recall is that of the
+            lowest one, with no alert more than it takes.
         fpr_seen: False-positive rate of the held-out rows at this threshold.
         fpr_bound: Upper bound of the true rate at 95 % confidence (Clopper and Pearson).
         safe: Threshold that keeps the rate on new rows at 95 % confidence; None with too few negatives.
         safe_recall: Share of held-out positives at or above `safe`.
+
+    `log_odds` and `safe` are raised as long as the recall of the held-out rows stays: further down are false
+    alerts alone. A higher threshold has a lower rate, so that `safe` keeps its promise.
     """
 
     log_odds: float
@@ -313,7 +317,7 @@ class Outcome:
 
     def __str__(self) -> str:
         # Without an alert the note is the headline already.
-        notes = [note for note in self.notes if note != wording.headline(self)]
+        notes = [note for note in self.notes if note not in wording.headline(self)]
         answer = f"{wording.headline(self)} {wording.cost(self)}".rstrip()
         return "\n".join([answer, self.model.describe(), self.loss_sentence, *notes])
 
@@ -559,8 +563,16 @@ def evaluate_held_out(
     y = rows.test.y
     log_odds = model.log_odds_of_matrix(rows.test.X)
     units = units_of(y, rows.test.times, rows.test.groups)
+    threshold = find_threshold(y, log_odds, fpr, units)
     evaluation = evaluate(
-        y, log_odds, probability=expit(log_odds), fpr=fpr, max_fpr=max_fpr, groups=units, seed=seed
+        y,
+        log_odds,
+        probability=expit(log_odds),
+        fpr=fpr,
+        max_fpr=max_fpr,
+        threshold=threshold.log_odds,
+        groups=units,
+        seed=seed,
     )
 
     def against(other: Fitted | None) -> Comparison | None:
@@ -574,7 +586,7 @@ def evaluate_held_out(
         log_odds=log_odds,
         naive=model.naive_probability_of_matrix(rows.test.X),
         evaluation=evaluation,
-        threshold=find_threshold(y, log_odds, fpr, units),
+        threshold=threshold,
         against_baseline=against(baseline),
         against_twin=against(twin),
         against_single=against(single),
@@ -585,7 +597,7 @@ def evaluate_held_out(
 def find_threshold(
     y: NDArray[Any], log_odds: NDArray[np.float64], fpr: float, units: NDArray[np.intp] | None = None
 ) -> Threshold:
-    """Find the lowest threshold that keeps a false-positive rate on the rows, and bound its true rate.
+    """Find the threshold that keeps a false-positive rate on the rows, and bound its true rate.
 
     Args:
         y: Labels 0 and 1.
@@ -595,7 +607,7 @@ def find_threshold(
     """
     from scipy.stats import beta
 
-    threshold = threshold_at_fpr(y, log_odds, fpr)
+    threshold = without_idle_alerts(y, log_odds, threshold_at_fpr(y, log_odds, fpr))
     is_alert = log_odds[y == 0] >= threshold
     negatives, false_alerts = len(is_alert), int(np.count_nonzero(is_alert))
     effect = 1.0 if units is None else design_effect(is_alert, units[y == 0], CONFIDENCE)
@@ -604,11 +616,25 @@ def find_threshold(
     bound = float(beta.ppf(CONFIDENCE, false_alerts / effect + 1, (negatives - false_alerts) / effect))
     try:
         safe = threshold_at_fpr(y, log_odds, fpr, confidence=CONFIDENCE, groups=units)
+        safe = without_idle_alerts(y, log_odds, safe)
     except NoThresholdError:
         safe, safe_recall = None, None
     else:
         safe_recall = float(np.mean(log_odds[y == 1] >= safe))
     return Threshold(threshold, false_alerts / negatives, bound, safe, safe_recall)
+
+
+def without_idle_alerts(y: NDArray[Any], log_odds: NDArray[np.float64], threshold: float) -> float:
+    """Raise a threshold as far as no positive is lost, to just above the next lower score.
+
+    A threshold that catches no positive stays: it is all that the rate allows.
+
+    >>> without_idle_alerts(np.array([0, 0, 0, 1, 1]), np.array([0.5, 1.0, 1.5, 2.0, 4.0]), 0.7)
+    1.5000000000000002
+    """
+    caught = log_odds[(y == 1) & (log_odds >= threshold)]
+    below = log_odds[log_odds < caught.min()] if len(caught) else caught
+    return max(threshold, float(np.nextafter(below.max(), np.inf))) if len(below) else threshold
 
 
 def policies_of(threshold: Threshold, fpr: float) -> dict[str, Policy]:

@@ -89,6 +89,9 @@ class Options:
     drop: tuple[str, ...] = _option(
         "Column not to learn from, such as one known only afterwards. May be repeated.", (), typed=list
     )
+    keep: tuple[str, ...] = _option(
+        "Column to learn from even if it seems to give the target away. May be repeated.", (), typed=list
+    )
     families: tuple[str, ...] = _option(
         "Families to search: linear,lightgbm,xgboost,forest,deep,tabm,tabnet. Default: the first four.", None
     )
@@ -220,6 +223,7 @@ def _checked(options: Options) -> dict[str, Any]:
         "fpr": fpr,
         "max_fpr": max_fpr,
         "drop": _dropped(options),
+        "keep": _kept(options),
         "trials": trials,
         "budget": budget,
         "min_gain": check_range(options.min_gain, "min_gain", least=0, most=100),
@@ -234,18 +238,31 @@ def _dropped(options: Options) -> tuple[str, ...]:
     """Return the columns to drop; refuse those that the split needs."""
     target, time, group = options.target, options.time, options.group
     drop: Any = options.drop
-    if time is not None and group is not None:
-        raise ValueError("rows are split by time or by group, not by both: give one of the two")
+    if time is not None and time == group:
+        raise ValueError(f"time and group name the same column {time!r}: give two columns")
     for name, column in (("time", time), ("group", group)):
         if column is not None and column == target:
             raise ValueError(f"{name} names the target column {target!r}: give another column")
-    left_out = (drop,) if isinstance(drop, str) else tuple(drop or ())
+    left_out = _names(drop)
     for column in left_out:
         if not isinstance(column, str) or column in (target, time, group):
             raise ValueError(
                 f"drop names columns not to learn from, which target, time and group are not: {column!r}"
             )
     return tuple(dict.fromkeys(left_out))
+
+
+def _kept(options: Options) -> tuple[str, ...]:
+    """Return the columns to keep; refuse those that are no features."""
+    kept, others = _names(options.keep), (options.target, options.group, *_names(options.drop))
+    for column in kept:
+        if not isinstance(column, str) or column in others:
+            raise ValueError(f"keep names columns to learn from, not target, group or drop: {column!r}")
+    return tuple(dict.fromkeys(kept))
+
+
+def _names(given: Any) -> tuple[Any, ...]:
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def _space(families: Any, losses: Any) -> dict[str, tuple[str, ...]]:

@@ -28,6 +28,7 @@ __all__ = [
     "headline",
     "headline_parts",
     "interval_words",
+    "leak_sentence",
     "model_words",
     "no_alert_note",
     "repeat_note",
@@ -38,6 +39,9 @@ __all__ = [
     "verdict",
 ]
 
+# Columns named in the headline; the warnings name all.
+_NAMED = 3
+
 
 def headline(outcome: Outcome) -> str:
     """Say what the model catches, in the user's own names."""
@@ -47,15 +51,44 @@ def headline(outcome: Outcome) -> str:
 def headline_parts(outcome: Outcome) -> tuple[str, str, str]:
     """Return the headline in three parts, of which the second is its figure; empty without an alert."""
     found, schema = outcome.evaluation, outcome.model.schema
+    doubt = leak_sentence(outcome.profile.leaks, outcome.profile.doubtful)
     if not found.alerts:
-        return no_alert_note(outcome.held_out), "", ""
+        return f"{doubt} {no_alert_note(outcome.held_out)}".lstrip(), "", ""
     recall = found["recall_at_fpr"]
     return (
-        "The model catches ",
+        f"{doubt} The model catches ".lstrip(),
         f"{recall.estimate:.1%}",
         f" of the rows with {schema.target} = {schema.positive} "
         f"({interval_words(recall.level, f'{recall.low:.1%}', f'{recall.high:.1%}')}).",
     )
+
+
+def leak_sentence(left_out: Sequence[str], doubtful: Sequence[str]) -> str:
+    """Name the columns that give the target away; empty if there are none.
+
+    >>> leak_sentence(["paid_back"], [])
+    "Left out, because it gives the target away: 'paid_back'."
+    >>> leak_sentence([], ["a", "b"])
+    "Doubtful, unless known at the time of the decision: 'a' and 'b', each of which may give the target away."
+    """
+    sentences = []
+    if left_out:
+        it = "it gives" if len(left_out) == 1 else "they give"
+        sentences.append(f"Left out, because {it} the target away: {_listed(left_out)}.")
+    if doubtful:
+        which = "which" if len(doubtful) == 1 else "each of which"
+        sentences.append(
+            f"Doubtful, unless known at the time of the decision: {_listed(doubtful)}, {which} may give the "
+            "target away."
+        )
+    return " ".join(sentences)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [repr(name) for name in names[:_NAMED]]
+    if len(names) > _NAMED:
+        shown.append(f"{len(names) - _NAMED} more")
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
 def cost(outcome: Outcome) -> str:
@@ -153,6 +186,11 @@ def split_sentence(options: Options) -> str:
     if options.test is not None:
         return "The test rows come from a file of their own."
     share = f"{options.test_size:.0%}"
+    if options.time is not None and options.group is not None:
+        return (
+            f"The test rows are of the latest {share} by {options.time}. Training saw rows before "
+            f"them, and no {options.group} of theirs."
+        )
     if options.time is not None:
         return f"The test rows are the latest {share} by {options.time}. Training saw the rows before them."
     if options.group is not None:

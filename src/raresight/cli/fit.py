@@ -34,7 +34,7 @@ def fit(data: str, *, out: Path | None, resume: bool, quiet: bool, json: bool, *
 
     try:
         with show_progress(not quiet) as display:
-            result = run(data, out=folder, resume=resume, listener=_Narrator(display), **options)
+            result = run(data, out=folder, resume=resume, listener=_Narrator(display, quiet), **options)
     except KeyboardInterrupt:
         kept = (folder / "run.json").exists()
         hint = "continue with the same command and --resume" if kept else "nothing was written"
@@ -54,8 +54,8 @@ def fit(data: str, *, out: Path | None, resume: bool, quiet: bool, json: bool, *
 class _Narrator:
     """Show the progress of a run: stage, best candidates so far, time left."""
 
-    def __init__(self, display: Display) -> None:
-        self._display = display
+    def __init__(self, display: Display, quiet: bool) -> None:
+        self._display, self._quiet = display, quiet
         self._stage = ""
         self._best: int | None = None
 
@@ -66,6 +66,9 @@ class _Narrator:
         if step.columns:
             self._display.note(step.columns)
         for note in step.notes:
+            if self._quiet:
+                # Quiet hides progress, never what makes the answer doubtful.
+                FaultTolerantStream(sys.stderr).write(f"warning: {note}\n")
             self._display.note(note, warning=True)
         if step.progress is not None:
             best = step.progress.best
@@ -122,7 +125,7 @@ def _signature() -> inspect.Signature:
         _parameter(
             "resume", bool, False, typer.Option("--resume", help="Continue the run that is in the folder.")
         ),
-        _parameter("quiet", bool, False, typer.Option("--quiet", help="Show no progress.")),
+        _parameter("quiet", bool, False, typer.Option("--quiet", help="Show no progress, but warnings.")),
         _parameter("json", bool, False, typer.Option("--json", help="Print the outcome as JSON.")),
     ]
     return inspect.Signature(parameters)

@@ -90,6 +90,7 @@ def evaluate(
     probability: Any = None,
     max_fpr: float = 0.01,
     fpr: float = 0.001,
+    threshold: float | None = None,
     level: float = 0.95,
     sample_weight: Any = None,
     groups: Any = None,
@@ -103,6 +104,7 @@ def evaluate(
         probability: The probability of the positive class for each row, or None.
         max_fpr: Largest false-positive rate of the partial AUC. Default: 0.01.
         fpr: The false-positive budget of the threshold. Default: 0.001.
+        threshold: Scores from here on raise an alert. Default: the lowest threshold that keeps the budget.
         level: Coverage of the intervals. Default: 0.95.
         sample_weight: A weight for each row, or None. Weighted intervals resample all rows, which is slow on
             large data.
@@ -149,7 +151,8 @@ def evaluate(
             "mean_probability": float(np.average(chance, weights=data.weights)),
         }
     try:
-        threshold = threshold_at_fpr(data.labels, data.scores, fpr, sample_weight=data.weights)
+        if threshold is None:
+            threshold = threshold_at_fpr(data.labels, data.scores, fpr, sample_weight=data.weights)
         is_alert = data.scores >= threshold
     except NoThresholdError:
         # Too many negatives have the score infinity, so only a threshold without alerts keeps the rate.

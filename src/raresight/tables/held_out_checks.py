@@ -14,6 +14,8 @@ _FEW_POSITIVES = 10
 _REPEATED = 0.001
 _UNSEEN = 0.05
 _NAMED = 3
+# Beyond this ratio of the shares of positives, probabilities are visibly those of the other side.
+_SHARE_RATIO = 1.2
 
 
 def class_count_warnings(labels: NDArray[Any], fpr: float, max_fpr: float) -> list[str]:
@@ -75,6 +77,22 @@ def shared_row_warnings(
     seems = shared > total / 2 and not few_different
     end = "the result flatters the model"
     return [said + end + ("; the test file seems to be the training data" if seems else "")]
+
+
+def positive_share_warnings(labels: NDArray[Any], test_labels: NDArray[Any]) -> list[str]:
+    """Warn of test rows with another share of positives than the training rows, because of copies.
+
+    Example:
+        >>> positive_share_warnings(np.array([1, 0, 0, 0]), np.array([1, 0]))  # doctest: +ELLIPSIS
+        ['25% of the training rows are positive, but 50% of the test rows: a row with many copies ...']
+    """
+    share, other = float(np.mean(labels)), float(np.mean(test_labels))
+    if max(share, other) <= _SHARE_RATIO * min(share, other):
+        return []
+    return [
+        f"{100 * share:.2g}% of the training rows are positive, but {100 * other:.2g}% of the test rows: a "
+        "row with many copies has them all on one side; probabilities are those of the training rows"
+    ]
 
 
 def unseen_category_warnings(schema: Schema, X: NDArray[Any], test: NDArray[Any]) -> list[str]:

@@ -9,6 +9,7 @@ The summaries that merge would not do, for three reasons:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,6 +31,7 @@ from raresight.tables.summaries import ColumnSummary, TableSummary
 
 LEAK_AUC = 0.999
 FEWEST = 5
+_REPEATED, _REPEATED_TOGETHER = 0.001, 0.1
 # This many values are enough to see that a column leaks the target.
 _MOST_NEGATIVES = 200_000
 _MOST_VALUES = 20_000_000
@@ -80,6 +82,8 @@ class Profile:
         duplicates: Number of training rows that repeat an earlier one in all features and the target.
         columns: The columns used, one by one; `dropped`: those not used, with the reason.
         warnings: What to know before trusting a model of this table, one sentence each.
+        leaks: The columns left out because they give the target away.
+        doubtful: The columns used that may give the target away.
     """
 
     rows: int
@@ -90,6 +94,8 @@ class Profile:
     columns: tuple[ColumnProfile, ...]
     dropped: tuple[DroppedProfile, ...]
     warnings: tuple[str, ...]
+    leaks: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
 
     def column_summary(self) -> str:
         """Describe the columns for the terminal: counts, then what was decided for each, with an example.
@@ -152,6 +158,8 @@ def make_profile(
     fpr: float,
     max_fpr: float,
     test: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    copies_together: bool = False,
+    leaks: Mapping[str, str] | None = None,
 ) -> Profile:
     """Check a table for leaks, duplicates and other problems before training.
 
@@ -164,6 +172,8 @@ def make_profile(
         fpr: The false-positive rate at which the model will be used.
         max_fpr: The one up to which candidates are compared.
         test: Matrix and labels of the held-out rows, coded by the same schema. Default: unknown.
+        copies_together: Whether all copies of a row are on one side of every split.
+        leaks: Columns that give the target away, used or dropped, and what shows it: see `find_leaks`.
 
     Raises:
         ValueError: If there are fewer than five positives or five negatives.
@@ -194,16 +204,23 @@ def make_profile(
     prior = positives / rows
     duplicates = count_repeated(X, labels)
     columns = _profile_columns(summary, schema, X, labels)
+    seen = dict(leaks or {})
+    used = {column.name for column in columns}
     warnings = [
+        *(_leak_warning(name, shown, is_used=name in used) for name, shown in seen.items()),
         *_row_warnings(rows, positives, prior, schema),
         *(class_count_warnings(np.asarray(test[1]), fpr, max_fpr) if test is not None else []),
-        *_column_warnings(columns),
+        *_column_warnings([column for column in columns if column.name not in seen]),
         *_note_warnings(columns, schema.dropped),
     ]
-    if duplicates > 0.001 * rows:
+    if duplicates > (_REPEATED_TOGETHER if copies_together else _REPEATED) * rows:
+        what = (
+            "all copies are on one side of a split, and each has its weight"
+            if copies_together
+            else "in the search the same row may train a candidate and evaluate it"
+        )
         warnings.append(
-            f"{duplicates} of {counted(rows, 'training row')} repeat another one in all columns; "
-            "in the search the same row may train a candidate and evaluate it"
+            f"{duplicates} of {counted(rows, 'training row')} repeat another one in all columns; {what}"
         )
     if test is not None:
         few_different = duplicates > rows / 2
@@ -226,6 +243,10 @@ def make_profile(
             for one in schema.dropped
         ),
         warnings=tuple(warnings),
+        leaks=tuple(name for name in seen if name not in used),
+        doubtful=tuple(
+            column.name for column in columns if column.name in seen or (column.auc or 0) > LEAK_AUC
+        ),
     )
 
 
@@ -363,7 +384,16 @@ def _note_warnings(columns: tuple[ColumnProfile, ...], dropped: tuple[Dropped, .
     ]
 
 
-def _column_warnings(columns: tuple[ColumnProfile, ...]) -> list[str]:
+def _leak_warning(name: str, shown: str, *, is_used: bool) -> str:
+    if is_used:
+        return f"leak? {name!r} is kept, but {shown}; is it known at the time of the decision?"
+    return (
+        f"{name!r} gives the target away and is left out: {shown}; if it is known at the time of the "
+        "decision, name it by the option keep"
+    )
+
+
+def _column_warnings(columns: Sequence[ColumnProfile]) -> list[str]:
     warnings = [
         f"leak? {column.name!r} alone separates the classes with an AUC of {_floor(column.auc)}; "
         "is it known at the time of the decision?"

@@ -33,7 +33,7 @@ from raresight.tables.summaries import ColumnSummary, TableSummary, summarize
 from raresight.tables.targets import Target, labels_of, learn_target
 from raresight.tables.text_values import is_text, numbers_in_text
 
-__all__ = ["Column", "Dropped", "Schema", "learn_schema", "summarize_parts"]
+__all__ = ["Column", "Dropped", "Schema", "check_name", "learn_schema", "summarize_parts"]
 
 # Rows written to the matrix at a time: a block of a few columns stays in the cache.
 _BLOCK = 4096
@@ -184,6 +184,14 @@ class Schema:
         """Return the number of each row's group, or None without a group column."""
         return None if self.group is None else _group_numbers(table, self.group)
 
+    def without(self, reasons: Mapping[str, str]) -> Schema:
+        """Drop columns, each with its reason."""
+        return replace(
+            self,
+            columns=tuple(column for column in self.columns if column.name not in reasons),
+            dropped=(*self.dropped, *(Dropped(name, reason) for name, reason in reasons.items())),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON holds exactly; `from_dict` reads them."""
         values = asdict(self)
@@ -253,8 +261,8 @@ def learn_schema(
         ValueError: If a named column is missing, if the target, time or group column is unsuitable, or if no
             column is left to learn from.
     """
-    if time is not None and group is not None:
-        raise ValueError("rows are split by time or by group: give one of the two columns, not both")
+    if time is not None and time == group:
+        raise ValueError(f"the time column and the group column are both {time!r}: give two columns")
     in_memory = not isinstance(source, TableSummary)
     summary = summarize_parts(source) if in_memory else source
     wanted = learn_target(_known_column(summary, target, "target column"), positive)
@@ -331,16 +339,17 @@ def _names(table: Any) -> list[str]:
 
 
 def _column(table: Any, name: str, role: str) -> Any:
-    _check_name(_names(table), name, role)
+    check_name(_names(table), name, role)
     return table.column(name)
 
 
 def _known_column(summary: TableSummary, name: str, role: str) -> ColumnSummary:
-    _check_name(summary.names, name, role)
+    check_name(summary.names, name, role)
     return summary.column(name)
 
 
-def _check_name(names: list[str], name: str, role: str) -> None:
+def check_name(names: list[str], name: str, role: str) -> None:
+    """Refuse the name of a column that the table does not have, and suggest close ones."""
     if name in names:
         return
     folded = {other.strip().lower(): other for other in names}

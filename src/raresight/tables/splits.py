@@ -1,9 +1,12 @@
 """Split rows into training and held-out rows and into folds: stratified, by time, or by group.
 
 - Stratified: each class is split separately at random, so that both sides have the same share of positives.
+  Copies of a row stay on one side.
 - By time: the model learns from the past and is evaluated on later rows. Rows of one time stay together.
 - By group: all rows of a group, such as a customer, are on the same side. Positives and negatives are split
   as evenly as whole groups allow.
+- By time and by group: the held-out rows are later, and of groups that training has not seen. A group with
+  rows before and after the cut goes to one of the sides; its rows beyond the cut are left out.
 
 `read_data` goes all the way from a source to `Data`: read, decide the schema, split, profile, make folds.
 """
@@ -19,17 +22,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raresight.common.row_groups import copies_of
 from raresight.tables._arrow import arrow
 from raresight.tables.column_codec import DecimalMarks, read_with_marks
 from raresight.tables.fingerprints import Fingerprint
+from raresight.tables.held_out_checks import positive_share_warnings
+from raresight.tables.leaks import find_leaks
 from raresight.tables.profile import Profile, make_profile
 from raresight.tables.reader import Batches, TableWarning, open_batches
-from raresight.tables.schema import Schema, learn_schema, summarize_parts
+from raresight.tables.schema import Schema, check_name, learn_schema, summarize_parts
 
 N_FOLDS = 3
 # Largest number of negatives in the search; final models use every row. At a false-positive rate of 0.001
 # this many give a hundred false positives.
 MOST_NEGATIVES = 100_000
+# With fewer different rows, a class cannot be shared between the held-out rows and the folds.
+FEWEST_DIFFERENT = 10
+# Rows moved at a time.
+_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -104,6 +114,7 @@ def read_data(
     time: str | None = None,
     group: str | None = None,
     drop: Collection[str] = (),
+    keep: Collection[str] = (),
     test_size: float = 0.25,
     seed: int = 0,
 ) -> Data:
@@ -117,6 +128,7 @@ def read_data(
         test: A source of held-out rows. Default: a share `test_size` of the rows is held out.
         target, positive, time, group, drop: As for `learn_schema`.
         fpr, max_fpr: The false-positive rates of `make_profile`.
+        keep: Columns to learn from even if they give the target away: see `find_leaks`.
         test_size: As for `split_rows`.
         seed: Decides which rows are held out, sampled for the search and dealt to the folds.
 
@@ -140,28 +152,61 @@ def read_data(
     if summary.rows == 0:
         raise ValueError(f"{source} has column names but no rows")
     schema = learn_schema(summary, target, positive=positive, time=time, group=group, drop=drop)
+    for name in keep:
+        check_name(batches.schema.names, name, "column to keep")
     order = arrow().Table.from_batches(kept)
     y, times, groups = schema.labels(order), schema.times(order), schema.groups(order)
     fingerprint = digest.hexdigest()
+    X = _code_rows(schema, batches, len(y))
+
+    def split_of(X: NDArray[Any]) -> tuple[Split, NDArray[Any] | None]:
+        copies = _copies(X, y) if times is None and groups is None else None
+        if test is not None:
+            return Split(np.arange(len(y)), np.arange(0)), copies
+        how: dict[str, Any] = {"times": times, "groups": groups, "copies": copies}
+        return split_rows(y, test_size=test_size, seed=seed, **how), copies
+
+    split, copies = split_of(X)
+    leaks = find_leaks(schema, X, y, split.train)
+    left_out = {name: f"gives the target away: {leaks[name]}" for name in leaks if name not in keep}
+    # Where every column gives the target away, there is nothing else to learn from.
+    if left_out and len(left_out) < len(schema.columns):
+        X = _without(X, schema, left_out)
+        schema = schema.without(left_out)
+        split, copies = split_of(X)
     if test is None:
-        split = split_rows(y, test_size=test_size, seed=seed, times=times, groups=groups)
-        X, held = _code_rows(schema, batches, split)
+        X, held = _take_apart(X, split)
         held_out_rows = LabelledRows(
             held, y[split.test], *(None if a is None else a[split.test] for a in (times, groups))
         )
+        if copies is not None:
+            notes += positive_share_warnings(y[split.train], y[split.test])
+        left = len(y) - len(split.train) - len(split.test)
+        if left:
+            notes.append(
+                f"{left} of the {len(y)} rows are left out: their {group!r} is on the other side of the "
+                f"split by {time!r}"
+            )
         y, numbers = y[split.train], split.train + 1
-        times, groups = (None if a is None else a[split.train] for a in (times, groups))
+        times, groups, copies = (None if a is None else a[split.train] for a in (times, groups, copies))
     else:
-        X, _ = _code_rows(schema, batches, Split(np.arange(len(y)), np.arange(0)))
         numbers = np.arange(1, len(y) + 1)
         held_out_rows, more, other = _read_test(schema, test)
         notes, fingerprint = [*notes, *more], fingerprint + other
     _refuse_one_class(held_out_rows.y, test)
     profile = make_profile(
-        summary, schema, X, y, fpr=fpr, max_fpr=max_fpr, test=(held_out_rows.X, held_out_rows.y)
+        summary,
+        schema,
+        X,
+        y,
+        fpr=fpr,
+        max_fpr=max_fpr,
+        test=(held_out_rows.X, held_out_rows.y),
+        copies_together=copies is not None,
+        leaks=leaks,
     )
     profile = replace(profile, warnings=(*notes, *profile.warnings))
-    search = _search_rows(y, times, groups, seed)
+    search = _search_rows(y, times, groups, copies, seed)
     return Data(schema, X, y, numbers, held_out_rows, times, groups, search, profile, fingerprint)
 
 
@@ -187,19 +232,45 @@ def _fingerprinted(batches: Batches, digest: Fingerprint, names: list[str], kept
         yield batch
 
 
-def _code_rows(schema: Schema, batches: Batches, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Code the training and the held-out rows as two matrices."""
-    width = len(schema.feature_names)
-    train, held = (np.empty((len(rows), width), schema.dtype) for rows in (split.train, split.test))
+def _code_rows(schema: Schema, batches: Batches, rows: int) -> NDArray[Any]:
+    """Code the rows as one matrix."""
+    matrix = np.empty((rows, len(schema.feature_names)), schema.dtype)
     start = 0
     for batch in batches:
-        coded = schema.matrix(batch, first_row=start)
-        for matrix, rows in ((train, split.train), (held, split.test)):
-            # Positions ascend, so that those inside a batch are a slice.
-            low, high = np.searchsorted(rows, [start, start + len(coded)])
-            matrix[low:high] = coded[rows[low:high] - start]
-        start += len(coded)
-    return train, held
+        matrix[start : start + batch.num_rows] = schema.matrix(batch, first_row=start)
+        start += batch.num_rows
+    return matrix
+
+
+def _take_apart(matrix: NDArray[Any], split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the training and the held-out rows; the first take the memory of the matrix."""
+    held, train = matrix[split.test], split.train
+    # Positions ascend, so that each row moves forward, onto one that has moved already.
+    for start in range(0, len(train), _BLOCK):
+        block = train[start : start + _BLOCK]
+        matrix[start : start + len(block)] = matrix[block]
+    matrix.resize((len(train), matrix.shape[1]), refcheck=False)
+    return matrix, held
+
+
+def _without(matrix: NDArray[Any], schema: Schema, names: Collection[str]) -> NDArray[Any]:
+    """Take columns out of a matrix, in its own memory."""
+    kept = [column.name not in names for column in schema.columns for _ in column.features]
+    width, flat = sum(kept), matrix.reshape(-1)
+    for start in range(0, len(matrix), _BLOCK):
+        block = matrix[start : start + _BLOCK][:, kept]
+        flat[start * width : start * width + block.size] = block.ravel()
+    del flat
+    matrix.resize((len(matrix), width), refcheck=False)
+    return matrix
+
+
+def _copies(X: NDArray[Any], y: NDArray[np.int8]) -> NDArray[np.int64] | None:
+    """Return the same number for all copies of a row; None where the rows are split one by one."""
+    copies = copies_of(X, y.astype(np.int64))
+    if copies is None or min(len(np.unique(copies[y == value])) for value in (0, 1)) < FEWEST_DIFFERENT:
+        return None
+    return copies
 
 
 def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], str]:
@@ -231,7 +302,11 @@ def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], st
 
 
 def _search_rows(
-    y: NDArray[np.int8], times: NDArray[Any] | None, groups: NDArray[Any] | None, seed: int
+    y: NDArray[np.int8],
+    times: NDArray[Any] | None,
+    groups: NDArray[Any] | None,
+    copies: NDArray[Any] | None,
+    seed: int,
 ) -> SearchRows:
     """Choose the rows of the search and its folds."""
     negatives = np.flatnonzero(y == 0)
@@ -243,8 +318,8 @@ def _search_rows(
         weights = np.where(y[chosen] == 1, 1.0, len(negatives) / MOST_NEGATIVES)
     else:
         chosen = np.arange(len(y))
-    times, groups = (None if a is None else a[chosen] for a in (times, groups))
-    folds = make_folds(y[chosen], N_FOLDS, seed=seed, times=times, groups=groups)
+    times, groups, copies = (None if a is None else a[chosen] for a in (times, groups, copies))
+    folds = make_folds(y[chosen], N_FOLDS, seed=seed, times=times, groups=groups, copies=copies)
     return SearchRows(chosen, weights, folds)
 
 
@@ -263,6 +338,7 @@ def split_rows(
     seed: int,
     times: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    copies: ArrayLike | None = None,
 ) -> Split:
     """Hold out a share of the rows for the final evaluation.
 
@@ -272,7 +348,10 @@ def split_rows(
             equal times and whole groups allow.
         seed: Decides the draw. A split by time does not depend on it.
         times: If given, the latest rows are held out.
-        groups: If given, whole groups are held out.
+        groups: If given, whole groups are held out. With times, a group that has rows on both sides of the
+            cut goes to one of them, half of such groups to each. Its other rows are on neither side.
+        copies: The same number for all copies of a row, such as those of `row_groups`: they stay on one side.
+            Copies are of one class. Not used with times or groups. Default: rows are split one by one.
 
     Raises:
         ValueError: If one of the sides would have no positive or no negative row.
@@ -288,9 +367,19 @@ def split_rows(
     if not 0 < test_size < 1:
         raise ValueError(f"test_size must be between 0 and 1, but is {test_size:g}")
     when, who = _checked_order(labels, times, groups)
-    if when is not None:
-        return _hold_out_latest(labels, when, test_size)
     rng = np.random.default_rng(seed)
+    if when is not None:
+        split = _hold_out_latest(labels, when, test_size)
+        if who is None:
+            return split
+        split = _without_shared_groups(labels, who, split, rng)
+        lacking = _class_missing(labels, split)
+        if lacking:
+            raise ValueError(
+                f"the rows cannot be split by time and by group: {lacking}; use another test size, or one of "
+                "the two"
+            )
+        return split
     if who is not None:
         side = _assign_groups(labels, who, (1 - test_size, test_size), rng)
         split = _split_of(side == 1)
@@ -302,15 +391,57 @@ def split_rows(
             )
         return split
     held = np.zeros(len(labels), dtype=bool)
+    same = None if copies is None else np.asarray(copies)
     for value in (0, 1):
         rows = np.flatnonzero(labels == value)
-        if len(rows) < 2:
-            raise ValueError(
-                f"a split needs at least 2 {_class_name(value)} rows, one for each side; seen: {len(rows)}"
-            )
-        count = min(max(round(test_size * len(rows)), 1), len(rows) - 1)
-        held[rng.permutation(rows)[:count]] = True
+        places, sizes = (rows, rows) if same is None else _largest_first(same[rows], rng)
+        if len(sizes) < 2:
+            kind = f"{'' if same is None else 'different '}{_class_name(value)}"
+            raise ValueError(f"a split needs at least 2 {kind} rows, one for each side; seen: {len(sizes)}")
+        if same is None:
+            held[rng.permutation(rows)[: _held_count(len(rows), test_size)]] = True
+        else:
+            held[rows] = _held_copies(sizes, test_size)[places]
     return _split_of(held)
+
+
+def _held_count(rows: int, test_size: float) -> int:
+    return min(max(round(test_size * rows), 1), rows - 1)
+
+
+def _largest_first(
+    copies: NDArray[Any], rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the place of each row's copies among all different rows, and how many copies each place has.
+
+    The row with the most copies comes first; those with equally many are in random order.
+    """
+    _, places, sizes = np.unique(copies, return_inverse=True, return_counts=True)
+    drawn = rng.permutation(len(sizes))
+    order = drawn[np.argsort(-sizes[drawn], kind="stable")]
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    return place[places.ravel()], sizes[order]
+
+
+def _held_copies(sizes: NDArray[np.intp], test_size: float) -> NDArray[np.bool_]:
+    """Choose which different rows of a class are held out with all their copies.
+
+    Args:
+        sizes: Number of copies of each, the largest first.
+        test_size: Share of the rows to hold out.
+    """
+    count = _held_count(len(sizes), test_size)
+    # The last of every few, so that both sides have rows with many copies and rows with few.
+    held = np.zeros(len(sizes), dtype=bool)
+    held[(np.arange(1, count + 1) * len(sizes)) // count - 1] = True
+    # The row with the most copies is never held out. Where it is a large part of its class, too few rows are
+    # held out so far, and the share of positives would differ between the sides. Rows with the fewest copies
+    # make up for it, as long as half of the different rows remain for training.
+    lacking = _held_count(int(sizes.sum()), test_size) - int(sizes[held].sum())
+    spare = np.flatnonzero(~held)[::-1][: max(len(sizes) // 2 - count, 0)]
+    held[spare[np.cumsum(sizes[spare]) <= lacking]] = True
+    return held
 
 
 def make_folds(
@@ -320,6 +451,7 @@ def make_folds(
     seed: int,
     times: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    copies: ArrayLike | None = None,
 ) -> list[Split]:
     """Make the splits for cross-validation inside the training rows.
 
@@ -328,6 +460,12 @@ def make_folds(
 
     Each side of each fold has positives and negatives. Where `n_folds` folds are not possible, the list has
     fewer, at least two.
+
+    Args:
+        y: Labels, 0 or 1.
+        n_folds: Number of folds.
+        seed: Decides the draw.
+        times, groups, copies: As for `split_rows`.
 
     Raises:
         ValueError: If not even two folds can be made.
@@ -345,15 +483,19 @@ def make_folds(
     if n_folds < 2:
         raise ValueError(f"n_folds must be at least 2, but is {n_folds}")
     when, who = _checked_order(labels, times, groups)
+    same = None if copies is None else np.asarray(copies)
     reason = ""
     for count in range(n_folds, 1, -1):
         if when is not None:
             folds = _expanding_folds(when, count)
+            if who is not None:
+                rng = np.random.default_rng(seed)
+                folds = [_without_shared_groups(labels, who, split, rng) for split in folds]
         elif who is not None:
             fold = _assign_groups(labels, who, (1 / count,) * count, np.random.default_rng(seed))
             folds = [_split_of(fold == number) for number in range(count)]
         else:
-            folds = _stratified_folds(labels, count, np.random.default_rng(seed))
+            folds = _stratified_folds(labels, same, count, np.random.default_rng(seed))
         reasons = [_class_missing(labels, split) for split in folds]
         if len(folds) == count and not any(reasons):
             return folds
@@ -374,22 +516,20 @@ def _checked_order(
     labels: NDArray[np.int8], times: ArrayLike | None, groups: ArrayLike | None
 ) -> tuple[NDArray[Any] | None, NDArray[np.intp] | None]:
     """Return times as ranks and groups as numbers from 0, or None."""
-    if times is not None and groups is not None:
-        raise ValueError("rows are split by time or by group, not by both")
     for name, values in (("times", times), ("groups", groups)):
         if values is not None and len(np.asarray(values)) != len(labels):
             raise ValueError(f"{name} has {len(np.asarray(values))} values for {len(labels)} rows")
+    when = who = None
     if times is not None:
         moments = np.asarray(times)
         if moments.dtype.kind in "fmM" and (np.isnan(moments) | (moments != moments)).any():
             raise ValueError("times has missing values; the rows cannot be put in order")
-        return np.unique(moments, return_inverse=True)[1], None
+        when = np.unique(moments, return_inverse=True)[1]
     if groups is not None:
-        numbers = np.unique(np.asarray(groups), return_inverse=True)[1]
-        if len(numbers) and numbers.max() == 0:
+        who = np.unique(np.asarray(groups), return_inverse=True)[1]
+        if len(who) and who.max() == 0:
             raise ValueError("all rows are of one group; a split by group needs at least two")
-        return None, numbers
-    return None, None
+    return when, who
 
 
 def _split_of(held: NDArray[np.bool_]) -> Split:
@@ -426,6 +566,25 @@ def _hold_out_latest(labels: NDArray[np.int8], when: NDArray[Any], test_size: fl
     return split
 
 
+def _without_shared_groups(
+    labels: NDArray[np.int8], groups: NDArray[np.intp], split: Split, rng: np.random.Generator
+) -> Split:
+    """Leave out rows, so that no group is on both sides of a split by time.
+
+    To leave out all training rows of the groups in the test rows would keep only customers who are gone; to
+    leave out the test rows of known groups would evaluate newcomers alone. Half of them each is fair to both.
+    """
+    size = groups.max() + 1
+    early, late = (np.bincount(groups[rows], minlength=size) for rows in (split.train, split.test))
+    rows = np.flatnonzero(((early > 0) & (late > 0))[groups])
+    if len(rows) == 0:
+        return split
+    numbers = np.unique(groups[rows], return_inverse=True)[1].ravel()
+    side = np.full(len(labels), -1)
+    side[rows] = _assign_groups(labels[rows], numbers, (0.5, 0.5), rng)
+    return Split(split.train[side[split.train] != 1], split.test[side[split.test] != 0])
+
+
 def _expanding_folds(when: NDArray[Any], n_folds: int) -> list[Split]:
     """Cut after i/(n_folds + 1) of the rows, at the nearest border between two times."""
     earlier = np.concatenate([[0], np.cumsum(np.bincount(when))])
@@ -443,14 +602,22 @@ def _expanding_folds(when: NDArray[Any], n_folds: int) -> list[Split]:
     return folds
 
 
-def _stratified_folds(labels: NDArray[np.int8], n_folds: int, rng: np.random.Generator) -> list[Split]:
+def _stratified_folds(
+    labels: NDArray[np.int8], copies: NDArray[Any] | None, n_folds: int, rng: np.random.Generator
+) -> list[Split]:
     fold = np.empty(len(labels), dtype=np.intp)
     dealt = 0
     for value in (1, 0):
-        rows = rng.permutation(np.flatnonzero(labels == value))
+        rows = np.flatnonzero(labels == value)
+        if copies is None:
+            rows = rng.permutation(rows)
+            places = np.arange(len(rows))
+        else:
+            # Dealt out in turn, largest first, folds differ by no more rows than the most copies of a row.
+            places = _largest_first(copies[rows], rng)[0]
         # The second class continues at the fold after the last one used, which keeps folds equal in size.
-        fold[rows] = (dealt + np.arange(len(rows))) % n_folds
-        dealt += len(rows)
+        fold[rows] = (dealt + places) % n_folds
+        dealt += int(places.max(initial=-1)) + 1
     return [_split_of(fold == number) for number in range(n_folds)]
 
 

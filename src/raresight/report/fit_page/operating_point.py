@@ -128,7 +128,7 @@ def _one_in(precision: float) -> str:
 
 def _notes(outcome: Outcome) -> str:
     """Return the notes, except the one that repeats the headline."""
-    notes = (note for note in outcome.notes if note != headline(outcome))
+    notes = (note for note in outcome.notes if note not in headline(outcome))
     return "".join(f'<p class="warned">{w.sentence(note)}</p>' for note in notes)
 
 

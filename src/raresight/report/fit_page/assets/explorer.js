@@ -32,6 +32,13 @@ const explorer = (() => {
     return lastThat(curve.fp.length, (i) => curve.fp[i] / curve.negatives <= budget);
   }
 
+  // The highest threshold with the recall of a point: further down are false alerts alone.
+  function withoutIdleAlerts(curve, i) {
+    let best = i;
+    while (curve.tp[i] > 0 && best > 0 && curve.tp[best - 1] === curve.tp[i]) best -= 1;
+    return best;
+  }
+
   function rates(curve, i, prior) {
     const recall = curve.tp[i] / curve.positives;
     const fpr = curve.fp[i] / curve.negatives;
@@ -155,7 +162,7 @@ const explorer = (() => {
   }
 
   return {
-    nextUp, withinBudget, withinCapacity, rates, costOf, cheapest, thresholdAt, isExact, probability, bandAt,
+    nextUp, withinBudget, withoutIdleAlerts, withinCapacity, rates, costOf, cheapest, thresholdAt, isExact, probability, bandAt,
     readShare, readNumber, shareInterval, deviation,
   };
 })();

@@ -45,6 +45,8 @@
     } else {
       state.by = "budget";
       state.index = explorer.withinBudget(curve, state.budget);
+      // Who asks for all cases gets them, those below the last positive too.
+      if (state.budget < 1) state.index = explorer.withoutIdleAlerts(curve, state.index);
     }
     state.threshold = explorer.thresholdAt(curve, state.index);
   }
