@@ -15,6 +15,7 @@ from scipy.special import expit
 from model.model_tables import coded_table
 from raresight.linear import LinearClassifier
 from raresight.metrics import partial_auc, roc_auc
+from raresight.model.families import Candidate, fit_candidates
 from raresight.model.linear_family import CategoryCodes, LinearFeatures, NumericColumn
 
 NUMBERS = st.floats(allow_infinity=False, width=64)
@@ -114,13 +115,30 @@ def test_many_categories_are_sparse_and_the_same_as_dense():
 
 
 def test_only_rare_categories_leave_a_constant_model():
-    from raresight.model.families import Candidate, fit_candidates
-
     codes = np.arange(100.0)[:, None]
     y = np.arange(100) < 10
     (fitted,) = fit_candidates([Candidate("linear", "tbl")], codes, y, [0], [100])
     assert expit(fitted.log_odds(codes)) == pytest.approx(np.full(100, 0.1))
     assert fitted.importance().tolist() == [0.0]
+
+
+@pytest.mark.parametrize("loss", ["crossentropy", "squared", "tbl", "vectorscaling(delta=0.5)"])
+@pytest.mark.parametrize("prior", [1e-2, 1e-5])
+def test_l2_means_the_same_at_every_prior_and_for_every_loss(loss, prior):
+    """The share of the curvature by which a weak effect is shrunk: to 1/(1 + l2)."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 1))
+    effect = 0.05 * X[:, 0]
+    p = prior * np.exp(effect)
+    rows, y, weights = np.vstack([X, X]), np.repeat([0, 1], 4000), np.concatenate([1 - p, p])
+    candidates = [Candidate("linear", loss, (("l2", l2),)) for l2 in (1e-4, 1.0)]
+    free, held = (
+        np.polyfit(effect, fitted.log_odds(X), 1)[0]
+        for fitted in fit_candidates(candidates, rows, y, [], [], weights=weights)
+    )
+    assert 0.97 < free < 1.03
+    # Half of it for cross entropy. Losses that curve more at the start than at even odds are held less.
+    assert 0.45 < held < 0.8
 
 
 def test_extreme_numbers_stay_finite():

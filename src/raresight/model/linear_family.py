@@ -32,7 +32,9 @@ from scipy import sparse
 
 from ..common.calibration import level_calibrator
 from ..linear import NotConvergedWarning, PathFit, fit_pairs
+from ..linear.penalties import relative_l2
 from ..linear.threads import by_blocks
+from ..losses.for_classes import loss_for_classes
 from .families import FAMILIES, Candidate, Fitted, TrainingRows, kept_warnings
 
 __all__ = ["CategoryCodes", "LinearFeatures", "LinearPart", "NumericColumn", "fit", "load"]
@@ -344,8 +346,8 @@ class LinearPart:
 
 def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads: int | None) -> list[Fitted]:
     """Fit all candidates in one pass over the rows; nothing is random."""
-    pairs = [(candidate.loss, float(candidate.settings()["l2"])) for candidate in candidates]
     with kept_warnings(NotConvergedWarning) as kept:
+        pairs = [(candidate.loss, _ridge(candidate, rows)) for candidate in candidates]
         features = LinearFeatures.learn(rows.X, rows.categorical, rows.n_categories)
         table = features.apply(rows.X)
         if not features.n_features:
@@ -365,6 +367,11 @@ def fit(candidates: Sequence[Candidate], rows: TrainingRows, seed: int, threads:
         texts = tuple(dict.fromkeys([*own, *levels]))
         result.append(Fitted(candidate, loss, part, rows.start_score(loss), calibrator, texts, threads))
     return result
+
+
+def _ridge(candidate: Candidate, rows: TrainingRows) -> float:
+    loss = loss_for_classes(candidate.loss, np.bincount(rows.y, minlength=2))
+    return relative_l2(loss, rows.shares, float(candidate.settings()["l2"]))
 
 
 def load(folder: Path, family: str) -> LinearPart:
