@@ -128,7 +128,10 @@ _FAMILIES = (
         "linear",
         "linear_family",
         ("linear.json",),
-        {"l2": SearchRange(1e-4, 10.0, default=DEFAULT_RELATIVE_L2, log=True)},
+        {
+            "l2": SearchRange(1e-4, 10.0, default=DEFAULT_RELATIVE_L2, log=True),
+            "knots": SearchRange(0, 8, default=0),
+        },
         fits_together=True,
     ),
     Family(
@@ -235,11 +238,12 @@ class Candidate:
         family: `"linear"`, `"lightgbm"`, `"xgboost"`, or of nets `"deep"`, `"tabm"`, `"tabnet"`.
         loss: Text that `raresight.losses.parse` reads, such as `"tbl(alpha=0.8,C=0.5)"`.
         parameters: Pairs of name and number; they are kept sorted by name. Linear models have `l2`, a share
-            of the loss's curvature (`raresight.linear.penalties.relative_l2`). Boosted ones have
-            `learning_rate`, `n_estimators`, the size of a tree (`num_leaves` for LightGBM, `max_depth` for
-            XGBoost), the share of columns a tree may use (`feature_fraction`, `colsample_bytree`), and
-            `leaf_weight`, a factor on the least Hessian of a leaf and on its l2, whose defaults follow
-            the loss (`raresight.boosting.defaults`), so that it means the same for every loss. Nets
+            of the loss's curvature (`raresight.linear.penalties.relative_l2`), and `knots`, the most bends of
+            a numeric column (`raresight.model.linear_family`). Boosted ones have `learning_rate`,
+            `n_estimators`, the size of a tree (`num_leaves` for LightGBM, `max_depth` for XGBoost), the share
+            of columns a tree may use (`feature_fraction`, `colsample_bytree`), and `leaf_weight`, a factor on
+            the least Hessian of a leaf and on its l2, whose defaults follow the loss
+            (`raresight.boosting.defaults`), so that it means the same for every loss. Nets
             (`raresight.deep`) have `learning_rate`, `epochs`, the `width` of a layer and `weight_decay`;
             `deep` is a plain net of two hidden layers, `tabm` has `dropout` besides and `tabnet` the number
             of its `steps`.
