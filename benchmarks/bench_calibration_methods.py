@@ -126,7 +126,7 @@ def log_odds(
             model: Any = LightGBMClassifier(loss, n_jobs=1, random_state=seed).fit(X[rows], y[rows])
             return np.asarray(model.loss_.log_odds(model.decision_function(X[others]).astype(np.float64)))
         features = LinearFeatures.learn(X[rows], (), ())
-        model = LinearClassifier(loss).fit(features.apply(X[rows]), y[rows])
+        model = LinearClassifier(loss, l2=1e-4).fit(features.apply(X[rows]), y[rows])
         found = model.decision_function(features.apply(X[others])).astype(np.float64)
         return np.asarray(model.loss_.log_odds(found))
 

@@ -51,8 +51,8 @@ def gradient_by_hand(model, X, y, weights, l2):
     return np.column_stack([inner, weights @ slope]), float(weights @ np.abs(slope).sum(axis=1))
 
 
-def assert_stationary(model, X, y, weights=None, l2=1e-4, limit=2e-8):
-    gradient, scale = gradient_by_hand(model, X, y, weights, l2)
+def assert_stationary(model, X, y, weights=None, l2=None, limit=2e-8):
+    gradient, scale = gradient_by_hand(model, X, y, weights, model.l2_ if l2 is None else l2)
     assert np.linalg.norm(gradient) <= limit * max(1.0, scale)
     assert model.gradient_norm_ <= 1e-8 * max(1.0, scale)
 
@@ -176,7 +176,7 @@ def test_without_intercept(loss):
     assert model.intercept_.tolist() == [0.0]
     root = np.sqrt((X**2).mean(axis=0))
     z = X @ model.coef_[0]
-    gradient = (X / root).T @ loss.gradient(z, y) / len(y) + 1e-4 * model.coef_[0] * root
+    gradient = (X / root).T @ loss.gradient(z, y) / len(y) + model.l2_ * model.coef_[0] * root
     assert np.linalg.norm(gradient) < 2e-8
 
 
@@ -309,7 +309,7 @@ def test_the_gradient_that_is_reported_is_of_float64():
     model.set_params(tol=1e-11).fit(X, y)
     model.set_params(tol=1e-5).fit(X, y)
     assert model.n_iter_ == 0
-    by_hand = np.linalg.norm(gradient_by_hand(model, X, y, None, 1e-4)[0])
+    by_hand = np.linalg.norm(gradient_by_hand(model, X, y, None, model.l2_)[0])
     assert by_hand < 1e-11
     assert model.gradient_norm_ < 1e-11
 

@@ -15,7 +15,8 @@ from scipy.special import expit
 from model.model_tables import coded_table
 from raresight.linear import LinearClassifier
 from raresight.metrics import partial_auc, roc_auc
-from raresight.model.linear_family import CategoryCodes, LinearFeatures, NumericColumn
+from raresight.model.families import Candidate, fit_candidates
+from raresight.model.linear_family import CategoryCodes, LinearFeatures, NumericColumn, load
 
 NUMBERS = st.floats(allow_infinity=False, width=64)
 
@@ -114,13 +115,93 @@ def test_many_categories_are_sparse_and_the_same_as_dense():
 
 
 def test_only_rare_categories_leave_a_constant_model():
-    from raresight.model.families import Candidate, fit_candidates
-
     codes = np.arange(100.0)[:, None]
     y = np.arange(100) < 10
     (fitted,) = fit_candidates([Candidate("linear", "tbl")], codes, y, [0], [100])
     assert expit(fitted.log_odds(codes)) == pytest.approx(np.full(100, 0.1))
     assert fitted.importance().tolist() == [0.0]
+
+
+def bent_table(n=6000):
+    """A bend, a heavy tail with an atom, a flag, three values, missing values, a category."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    sums = np.where(rng.random(n) < 0.8, 0.0, np.exp(3 * rng.normal(size=n)))
+    holes = np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n))
+    X = np.column_stack([x, sums, x > 0, rng.integers(0, 3, n), holes, rng.integers(0, 4, n)])
+    y = rng.random(n) < expit(3 * np.abs(x) - 7)
+    return X, y
+
+
+def test_knots_bend_numeric_columns():
+    X, _ = bent_table()
+    features = LinearFeatures.learn(X, [5], [4], knots=5)
+    assert [len(column.knots) for column in features.numeric] == [5, 5, 0, 1, 5]
+    assert features.names[5:8] == ("4 missing", "0 bend 1", "0 bend 2")
+    assert features.n_features == 5 + 1 + 16 + 4
+    made = dense(features.apply(X))
+    # Most of the second column is zero, yet its knots lie among the others, on the scale of logarithms.
+    bends = made[:, 11:16]
+    assert ((bends > 0).mean(axis=0) > 0).all()
+    assert (np.diff((bends > 0).mean(axis=0)) < 0).all()
+    assert made[:, 6] == pytest.approx(np.maximum(made[:, 0] - features.numeric[0].knots[0], 0), abs=1e-6)
+    coef = np.random.default_rng(1).normal(size=features.n_features)
+    assert features.scores(X, coef, 0.5) == pytest.approx(made @ coef + 0.5, abs=1e-5)
+    assert features.scores(X[7:8], coef, 0.5)[0] == features.scores(X, coef, 0.5)[7]
+
+
+def test_many_columns_have_fewer_knots():
+    X = np.random.default_rng(0).normal(size=(100, 200))
+    assert LinearFeatures.learn(X, [], [], knots=8).n_features == 400
+    X[:, 40:] = X[:, 40:] > 0  # no room is kept for columns that cannot bend
+    assert LinearFeatures.learn(X, [], [], knots=5).n_features == 400
+    assert LinearFeatures.learn(X, [], [], knots=4).n_features == 360
+    wide = np.random.default_rng(0).normal(size=(100, 600))
+    assert LinearFeatures.learn(wide, [], [], knots=8).n_features == 600
+
+
+@pytest.mark.parametrize("loss", ["crossentropy", "tbl"])
+def test_a_model_with_knots_follows_a_bend(loss, tmp_path):
+    X, y = bent_table()
+    candidates = [Candidate("linear", loss, (("knots", knots),)) for knots in (0, 5, 0)]
+    fits = fit_candidates(candidates, X[:3000], y[:3000], [5], [4])
+    assert [fitted.candidate for fitted in fits] == candidates
+    plain, bent, again = (roc_auc(y[3000:], fitted.log_odds(X[3000:])) for fitted in fits)
+    assert plain == again < 0.6
+    assert bent > 0.8
+    share = fits[1].importance()
+    assert share.shape == (6,)
+    assert share.sum() == pytest.approx(1)
+    assert share.argmax() == 0
+    fits[1].save(tmp_path)
+    back = load(tmp_path, "linear")
+    assert back.features == fits[1].part.features
+    assert np.array_equal(back.scores(X, None), fits[1].scores(X))
+    for knots in ([1.0, 0.5], [0.0, float("nan")], ["a"], 3):
+        described = json.loads((tmp_path / "linear.json").read_text())
+        described["features"]["numeric"][0]["knots"] = knots
+        (tmp_path / "linear.json").write_text(json.dumps(described))
+        with pytest.raises(ValueError, match="is not a linear model of raresight"):
+            load(tmp_path, "linear")
+
+
+@pytest.mark.parametrize("loss", ["crossentropy", "squared", "tbl", "vectorscaling(delta=0.5)"])
+@pytest.mark.parametrize("prior", [1e-2, 1e-5])
+def test_l2_means_the_same_at_every_prior_and_for_every_loss(loss, prior):
+    """The share of the curvature by which a weak effect is shrunk: to 1/(1 + l2)."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 1))
+    effect = 0.05 * X[:, 0]
+    p = prior * np.exp(effect)
+    rows, y, weights = np.vstack([X, X]), np.repeat([0, 1], 4000), np.concatenate([1 - p, p])
+    candidates = [Candidate("linear", loss, (("l2", l2),)) for l2 in (1e-4, 1.0)]
+    free, held = (
+        np.polyfit(effect, fitted.log_odds(X), 1)[0]
+        for fitted in fit_candidates(candidates, rows, y, [], [], weights=weights)
+    )
+    assert 0.97 < free < 1.03
+    # Half of it for cross entropy. Losses that curve more at the start than at even odds are held less.
+    assert 0.45 < held < 0.8
 
 
 def test_extreme_numbers_stay_finite():
@@ -151,12 +232,16 @@ def test_refused():
         LinearFeatures.from_dict(described)
 
 
-@given(arrays(np.float64, st.tuples(st.integers(1, 60), st.just(3)), elements=NUMBERS), st.booleans())
-def test_json_round_trip_is_exact(X, coded):
+@given(
+    arrays(np.float64, st.tuples(st.integers(1, 60), st.just(3)), elements=NUMBERS),
+    st.booleans(),
+    st.integers(0, 4),
+)
+def test_json_round_trip_is_exact(X, coded, knots):
     categorical, n_categories = ([1], [4]) if coded else ([], [])
     if coded:
         X[:, 1] = np.where(np.isnan(X[:, 1]), np.nan, np.abs(np.nan_to_num(X[:, 1])) % 4 // 1)
-    features = LinearFeatures.learn(X, categorical, n_categories)
+    features = LinearFeatures.learn(X, categorical, n_categories, knots)
     back = LinearFeatures.from_dict(json.loads(json.dumps(features.to_dict(), allow_nan=False)))
     assert back == features
     one, two = dense(features.apply(X)), dense(back.apply(X))

@@ -429,7 +429,8 @@ def summary_of(found: SearchResult, planned: int | None) -> SearchSummary:
         planned=planned,
         seconds=found.seconds,
         stopped_by=found.stopped_by,
-        reproducible=[trial.number for trial in found.trials] == list(range(len(found.trials))),
+        reproducible=[trial.number for trial in found.trials] == list(range(len(found.trials)))
+        and not any(trial.result.is_cut for trial in found.trials if trial.result is not None),
     )
 
 
@@ -669,7 +670,7 @@ def influential_rows(
             (),
             f"Influence was not computed: {table.shape[1]:,} columns are more than {MOST_INFLUENCE_COLUMNS}.",
         )
-    model = LinearClassifier(loss, l2=1e-4).fit(table, y, sample_weight=task.weights)
+    model = LinearClassifier(loss).fit(table, y, sample_weight=task.weights)
     pull = model.influence(table, y, sample_weight=task.weights).pull
     seen = np.flatnonzero(np.isfinite(out_of_fold))
     order = seen[np.argsort(-pull[seen], kind="stable")[:MOST_INFLUENTIAL]]

@@ -168,7 +168,7 @@ class FoldEvaluator:
         prepared = time.perf_counter() - start
         least_gain = _LEAST_GAIN / math.sqrt(max(1, int(np.count_nonzero(arrays["y"]))))
         best: _Found | None = None
-        area, rounds = -math.inf, 0
+        area, rounds, is_cut = -math.inf, 0, False
         while rounds < MOST_ROUNDS:
             step = _step(rounds)
             for one in growing:
@@ -183,14 +183,16 @@ class FoldEvaluator:
             elif rounds - best.rounds >= max(LEAST_PATIENCE, best.rounds):
                 break
             pool.clear()
-            if seconds is not None and time.perf_counter() - start > seconds:
+            is_cut = seconds is not None and time.perf_counter() - start > seconds
+            if is_cut:
                 break
         assert best is not None
         grown = time.perf_counter() - start - prepared
         # More rows carry more rounds. By time a fold trains on less and less of the past.
         more = 1 / pool.trained_share if pool.is_complete else _MORE_BY_TIME
         seconds_of_folds = prepared + grown * best.rounds * more / rounds
-        return replace(best, rounds=round(best.rounds * more), refit_seconds=pool.of_all(seconds_of_folds))
+        refit = pool.of_all(seconds_of_folds)
+        return replace(best, rounds=round(best.rounds * more), refit_seconds=refit, is_cut=is_cut)
 
     def _area(self, arrays: Arrays, log_odds: NDArray[np.floating]) -> float:
         y, scores, weights = _known(arrays, log_odds)
@@ -215,7 +217,15 @@ class FoldEvaluator:
         messages = tuple(dict.fromkeys(_one_line(text) for text in (*found.warnings, *uncaught)))
         total = time.perf_counter() - start
         return TrialResult(
-            area, float(recall), total, found.rounds, found.refit_seconds, "", messages, digest
+            area,
+            float(recall),
+            total,
+            found.rounds,
+            found.refit_seconds,
+            "",
+            messages,
+            digest,
+            found.is_cut,
         )
 
 
@@ -225,6 +235,7 @@ class _Found:
     rounds: int
     refit_seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+    is_cut: bool = False
 
 
 class _Pool:

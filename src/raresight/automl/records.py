@@ -135,6 +135,7 @@ class TrialResult:
         message: What failed, in one line.
         warnings: Distinct warnings of the fits.
         scores_sha256: Digest of the file of the out-of-fold log-odds.
+        is_cut: Whether time ended it before its rounds were enough.
     """
 
     partial_auc: float
@@ -145,6 +146,7 @@ class TrialResult:
     message: str = ""
     warnings: tuple[str, ...] = ()
     scores_sha256: str = ""
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def candidates(space: Space, class_counts: Counts, seed: int) -> Iterator[tuple[
     """Yield the candidates of a search without end, in groups that are fitted together.
 
     1. Cross entropy with defaults in every family.
-    2. Cross entropy with contrasting parameters in boosters.
+    2. Cross entropy with columns that bend in a linear model, and with contrasting parameters in boosters.
     3. For linear models, every other loss with its defaults, and the grid of a loss that declares one.
     4. Every other loss with its defaults in the other families.
     5. Random ones.
@@ -114,6 +114,9 @@ def candidates(space: Space, class_counts: Counts, seed: int) -> Iterator[tuple[
     # Boosters first: alone they are the best in most tables.
     families = sorted(space.families, key=lambda name: not FAMILIES[name].rounds)
     planned += [[default(family, CROSS_ENTROPY)] for family in families]
+    if "linear" in families:
+        # Columns that bend: better than straight ones on six of seven tables, and unlike trees.
+        planned.append([("spread", Candidate("linear", CROSS_ENTROPY, (("knots", 5),)))])
     planned += [[("spread", one)] for one in _spread([name for name in families if FAMILIES[name].rounds])]
     for family in (name for name in families if FAMILIES[name].fits_together):
         # They share each pass over the rows, so that a grid costs little more than one candidate.

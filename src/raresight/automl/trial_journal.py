@@ -74,6 +74,7 @@ class TrialJournal:
             "refit_seconds": round(result.refit_seconds, 4),
             "message": result.message,
             "warnings": list(result.warnings),
+            "is_cut": result.is_cut,
             "spent": round(spent, 3),
         }
         # Not synced: a result lost in a power cut is computed again.
@@ -104,4 +105,5 @@ def _result(entry: dict[str, Any]) -> TrialResult:
         entry["message"],
         tuple(entry["warnings"]),
         entry["scores"],
+        entry["is_cut"],
     )

@@ -68,11 +68,10 @@ and 69.7 on the clusters, and 60.9, 66.6 and 68.0 on the shifted table.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ..losses import Loss
-from ..losses.start import Start, start_of
+from ..losses.start import Start, curvature_scale
 
 CHILD_POSITIVES = 2.0
 L2_POSITIVES = 2.0
@@ -98,14 +97,7 @@ def limits_of(loss: Loss, start: Start, hessian_factor: float = 1.0) -> LeafLimi
     >>> round(limits.min_child_weight, 6), round(limits.l2, 6), round(limits.max_delta_step, 6)
     (2.0, 2.0, 10.0)
     """
-    n_classes = len(start.shares)
-    even = start_of(loss, (1 / n_classes,) * n_classes)
-    # The geometric mean of both ends of the score, but never above the start.
-    scale = min(start.relative_curvature, math.sqrt(start.relative_curvature * even.relative_curvature))
-    scale *= hessian_factor
-    if not math.isfinite(scale):
-        # Every leaf would be refused, and the model would be a constant.
-        raise ValueError(f"the curvature of {loss} at its start score is {scale}, trees need a finite one")
+    scale = curvature_scale(loss, start) * hessian_factor
     return LeafLimits(
         min_child_weight=CHILD_POSITIVES * scale,
         l2=L2_POSITIVES * scale,

@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..common.calibration import check_calibration
 from ..common.estimators import columns_kept_on_failure, read_weights
-from ..common.labels import class_weights, encode
+from ..common.labels import class_weights, encode, shares_of
 from ..losses import Loss
 from ..metrics.scorers import place_of, scorer
 from .estimator import LinearClassifier
-from .path import fit_path
+from .path import fit_pairs
+from .penalties import relative_l2
 from .reading import read_features, read_rows
 
 __all__ = ["LinearClassifierCV"]
@@ -32,19 +33,20 @@ _LOSSES = (
     "tbl(alpha=0.6,C=0.5)",
     "tbl(alpha=0.6,C=1.0)",
 )
-_L2S = (1e-5, 1e-4, 1e-3, 1e-2)
+_RELATIVE_L2S = (1e-3, 1e-2, 1e-1, 1.0)
 
 
 class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A `LinearClassifier` whose loss and l2 have the best metric in cross-validation. Two classes.
 
-    Each fold is one `fit_path` over all settings; the winner by mean metric is fitted to all rows. Of
+    Each fold is one `fit_pairs` over all settings; the winner by mean metric is fitted to all rows. Of
     equals the first is taken, so put what you prefer first. The event of the metric is `pos_label`, or
     `classes_[1]`: of "fraud" and "ok" that is "ok".
 
     Args:
         losses: Losses or their texts to choose from.
-        l2s: Ridge penalties to choose from.
+        l2s: Ridge penalties to choose from. Default: 0.1 %, 1 %, 10 % and 100 % of the curvature of each loss
+            at its best constant score.
         metric: A metric of `raresight.metrics` by name, or the function; higher must be better after
             `raresight.metrics.scorers.scorer` has given errors a minus sign.
         metric_params: Its parameters, such as `{"max_fpr": 0.001}`.
@@ -74,7 +76,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         losses: Iterable[Loss | str] = _LOSSES,
-        l2s: Iterable[float] = _L2S,
+        l2s: Iterable[float] | None = None,
         metric: Any = "partial_auc",
         metric_params: Mapping[str, Any] | None = None,
         cv: Any = 5,
@@ -118,7 +120,8 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> LinearClassifierCV:
         check_calibration(self.calibration)
         losses = [self.losses] if isinstance(self.losses, (Loss, str)) else list(self.losses)
-        l2s = [self.l2s] if isinstance(self.l2s, numbers.Real) else list(self.l2s)
+        given = _RELATIVE_L2S if self.l2s is None else self.l2s
+        l2s: list[Any] = [given] if isinstance(given, numbers.Real) else list(given)
         for name, values in (("losses", losses), ("l2s", l2s)):
             if not values:
                 raise ValueError(f"{name} is empty: pass a list (a generator gives its values once only)")
@@ -133,11 +136,12 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         score = scorer(self.metric, **self._event(classes), **dict(self.metric_params or {}))
         # Folds are fitted to class numbers, so a mapping of weights must name those.
         coded = self._coded_weights(classes, codes)
+        pairs = self._pairs(losses, l2s, classes, codes, weights)
         columns: list[NDArray[np.float64]] = []
         settings: list[tuple[Any, float]] = []
         for train, test in check_cv(self.cv, y, classifier=True).split(X, y):
             own = None if weights is None else weights[train]
-            fits = self._path(X[train], codes[train], own, coded, losses, l2s)
+            fits = self._path(X[train], codes[train], own, coded, pairs)
             asked = {} if weights is None else {"sample_weight": weights[test]}
             rows = X[test]
             columns.append(np.array([score(fit.model, rows, codes[test], **asked) for fit in fits]))
@@ -147,7 +151,7 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # The first of equals: argmax keeps the order that the user gave.
         best = int(np.argmax(mean))
         loss, l2 = settings[best]
-        best_model = self._path(X, y, weights, self.class_weight, [loss], [l2])[0].model
+        best_model = self._path(X, y, weights, self.class_weight, [(loss, l2)])[0].model
         if self.calibration != "link":
             best_model = best_model.set_params(calibration=self.calibration).fit(X, y, weights)
         self.best_model_ = best_model
@@ -181,14 +185,32 @@ class LinearClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         assert weights is not None
         return dict(enumerate(weights))
 
+    def _pairs(
+        self,
+        losses: Sequence[Loss | str],
+        l2s: Sequence[float],
+        classes: NDArray[Any],
+        codes: NDArray[np.int64],
+        weights: Any,
+    ) -> list[tuple[Loss | str, float]]:
+        """Return every loss with every penalty; shares of its curvature become numbers for all folds."""
+        if self.l2s is not None:
+            return [(loss, l2) for loss in losses for l2 in l2s]
+        shares = shares_of(codes, weights, classes)
+        counts = np.bincount(codes, weights).astype(np.float64)
+        pairs = []
+        for loss in losses:
+            fitted = LinearClassifier(loss, class_weight=self.class_weight)._loss_for(classes, counts)
+            pairs += [(loss, relative_l2(fitted, shares, share)) for share in l2s]
+        return pairs
+
     def _path(
-        self, X: Any, y: Any, weights: Any, class_weight: Any, losses: Sequence[Any], l2s: Sequence[Any]
+        self, X: Any, y: Any, weights: Any, class_weight: Any, pairs: Sequence[tuple[Loss | str, float]]
     ) -> Any:
-        return fit_path(
+        return fit_pairs(
             X,
             y,
-            losses,
-            l2s,
+            pairs,
             sample_weight=weights,
             l1=self.l1,
             fit_intercept=self.fit_intercept,

@@ -21,7 +21,7 @@ from ..losses.for_classes import loss_for_classes, weighted_loss
 from .design import Columns, Floats, row_blocks
 from .influence import FitTerms, Influence, influence_of
 from .minimise import SolverOptions, minimise, warn_unless_converged
-from .penalties import Penalty
+from .penalties import Penalty, relative_l2
 from .reading import Reading, read_features, read_training
 from .solvers import Minimum
 
@@ -54,7 +54,9 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         loss: A loss, or its text such as `"tbl(alpha=0.8,C=0.5)"` or `"ldam(class_counts=(990,10))"`.
-        l2: Ridge penalty on standardised coefficients.
+        l2: Ridge penalty on standardised coefficients. Default: 1 % of the curvature of the loss at its best
+            constant score. For cross entropy that is 0.01 prior (1 - prior). A fixed number shrinks the more
+            the rarer the event is.
         l1: Lasso penalty on standardised coefficients.
         fit_intercept: Whether there is an intercept.
         class_weight: `{class: weight}`, or `"balanced"` for n/(K n_k). Weights change which errors the fit
@@ -64,7 +66,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `"newton"`.
         max_iter: Largest number of steps.
         tol: Gradient norm (with l1, least subgradient norm) at which to stop. It is on the standardised
-            scale, for weights of sum one. If mean |l'| is above one, the norm is relative to it.
+            scale, for weights of sum one. If mean |l'| is above one, the norm is relative to it. If it is
+            below 0.02 at the best constant score, as for rare events, the norm is relative to 50 times that.
         warm_start: Start from the last fit.
         calibration: What follows the loss's link in `predict_proba` and `predict_log_odds`, with the same
             values for all estimators. `"link"`: nothing. `"level"`: a shift of the log-odds that makes the
@@ -77,6 +80,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         coef_: Coefficients in the units of X, of shape (1, d) or (K, d), in float64.
         intercept_: Intercepts, of shape (1,) or (K,).
         loss_: The loss that was fitted, class weights included.
+        l2_: The ridge penalty of the fit.
         n_iter_: Steps on all rows.
         converged_: Whether `tol` was reached; otherwise `fit` warned.
         gradient_norm_: The gradient norm at the end.
@@ -102,7 +106,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         loss: Loss | str = "tbl",
-        l2: float = 1e-4,
+        l2: float | None = None,
         l1: float = 0.0,
         fit_intercept: bool = True,
         class_weight: Mapping[Any, float] | str | None = None,
@@ -133,11 +137,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
         """Fit to rows X of shape (n, d), dense or sparse, and labels y of two or more classes."""
         options = self._options()
-        l2 = check_penalty(self.l2, "l2")
         before = self._last_fit() if self.warm_start else None
         with columns_kept_on_failure(self):
             reading = read_training(self, X, y, sample_weight, bool(self.fit_intercept))
             loss = self._loss_for(reading.classes, reading.counts)
+            l2 = self._l2_for(loss, reading.counts)
             start = None
             if before is not None:
                 start = before.start_for(reading.classes, reading.sample.columns)
@@ -145,7 +149,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             converged = warn_unless_converged(minimum, str(loss), options)
             # Before anything is set: a failure leaves the last fit as it was.
             calibrator = self._calibrator(reading, loss, minimum)
-            self._set_fit(self, reading, loss, minimum, options, converged)
+            self._set_fit(self, reading, loss, l2, minimum, options, converged)
             self.calibrator_ = calibrator
             return self
 
@@ -204,6 +208,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         l1 = check_penalty(self.l1, "l1")
         tolerance = check_penalty(self.tol, "tol")
         check_calibration(self.calibration)
+        if self.l2 is not None:
+            check_penalty(self.l2, "l2")
         if self.solver not in _SOLVERS:
             raise ValueError(f"solver must be one of {', '.join(_SOLVERS)}, got {self.solver!r}")
         if l1 > 0 and self.solver == "lbfgs":
@@ -235,11 +241,15 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = class_weights(self.class_weight, classes, counts)
         return weighted_loss(loss_for_classes(self.loss, counts), weights)
 
+    def _l2_for(self, loss: Loss, counts: Floats) -> float:
+        return relative_l2(loss, counts / counts.sum()) if self.l2 is None else float(self.l2)
+
     def _set_fit(
         self,
         reader: LinearClassifier,
         reading: Reading,
         loss: Loss,
+        l2: float,
         minimum: Minimum,
         options: SolverOptions,
         converged: bool,
@@ -251,8 +261,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if hasattr(reader, name):
                 setattr(self, name, getattr(reader, name))
         self.classes_ = reading.classes
-        self.loss_ = loss
-        self._terms = FitTerms(Penalty(float(self.l2), options.l1), columns.intercept)
+        self.loss_, self.l2_ = loss, l2
+        self._terms = FitTerms(Penalty(l2, options.l1), columns.intercept)
         self.coef_, self.intercept_ = columns.outward(theta)
         self.n_iter_ = minimum.iterations
         self.gradient_norm_ = minimum.residual

@@ -22,7 +22,7 @@ from ..losses import Loss
 from ..losses.start import constant_scores
 from .design import Floats
 from .penalties import Penalty
-from .solvers import Minimum, Run, Settings, descend, descend_with_l1
+from .solvers import ORDINARY_PULL, Minimum, Run, Settings, descend, descend_with_l1
 from .sums import Request, RiskDerivatives, Sample, SummedRows, evaluate, slope_sizes
 
 __all__ = [
@@ -186,7 +186,8 @@ def warn_unless_converged(
     """Return whether the run converged, and warn with advice if not."""
     if minimum.ending == "converged":
         return True
-    found = f"{settings_text}: the gradient norm is {minimum.residual:.2g}, above tol={options.tolerance:g}, "
+    found = f"{settings_text}: the gradient norm is {minimum.residual:.2g}, too large for "
+    found += f"tol={options.tolerance:g}, "
     advice = {
         "separated": f"{settings_text}: a hyperplane separates the classes, so that the coefficients grow "
         "without limit and the risk has no minimum; set l2 > 0",
@@ -202,7 +203,7 @@ def _settings(rows: SummedRows, loss: Loss, l2: float, options: SolverOptions) -
     return Settings(
         loss=loss,
         penalty=Penalty(l2, options.l1),
-        tolerance=options.tolerance,
+        tolerance=options.tolerance * min(1.0, _constant_pull(rows, loss) / ORDINARY_PULL),
         max_iter=options.max_iter,
         newton=options.newton(rows),
         # Few rows are cheap in float64 anyway, and rows elsewhere compute as they can.

@@ -45,7 +45,7 @@ def fit_path(
     X: Any,
     y: Any,
     losses: Iterable[Loss | str] | Loss | str,
-    l2s: Iterable[float] | float = (1e-4,),
+    l2s: Iterable[float | None] | float | None = None,
     *,
     sample_weight: ArrayLike | None = None,
     l1: float = 0.0,
@@ -64,7 +64,7 @@ def fit_path(
     Args:
         X, y, sample_weight: As for `LinearClassifier.fit`.
         losses: Losses or their texts.
-        l2s: Ridge penalties.
+        l2s: Ridge penalties. Default: that of `LinearClassifier`, for each loss its own.
         l1, fit_intercept, class_weight, solver, max_iter, tol: As for `LinearClassifier`, for all settings.
 
     Returns:
@@ -82,7 +82,7 @@ def fit_path(
     tbl(alpha=0.8,C=0.5) 0.01 True
     """
     asked = [losses] if isinstance(losses, (Loss, str)) else list(losses)
-    penalties: list[Any] = [l2s] if np.isscalar(l2s) else list(l2s)  # type: ignore[arg-type]
+    penalties: list[Any] = [l2s] if l2s is None or np.isscalar(l2s) else list(l2s)  # type: ignore[arg-type]
     if not asked or not penalties:
         raise ValueError("fit_path needs at least one loss and one l2")
     return fit_pairs(
@@ -102,7 +102,7 @@ def fit_path(
 def fit_pairs(
     X: Any,
     y: Any,
-    pairs: Iterable[tuple[Loss | str, float]],
+    pairs: Iterable[tuple[Loss | str, float | None]],
     *,
     sample_weight: ArrayLike | None = None,
     l1: float = 0.0,
@@ -116,8 +116,8 @@ def fit_pairs(
 
     Args:
         X, y, sample_weight: As for `LinearClassifier.fit`.
-        pairs: Losses or their texts, each with its ridge penalty. Like losses side by side are fitted
-            fastest.
+        pairs: Losses or their texts, each with its ridge penalty, or None for the default of
+            `LinearClassifier`. Like losses side by side are fitted fastest.
         l1, fit_intercept, class_weight, solver, max_iter, tol: As for `LinearClassifier`, for all pairs.
 
     Returns:
@@ -135,7 +135,7 @@ def fit_pairs(
     models = [
         LinearClassifier(
             loss,
-            l2=check_penalty(l2, "l2"),
+            l2=None if l2 is None else check_penalty(l2, "l2"),
             l1=l1,
             fit_intercept=fit_intercept,
             class_weight=class_weight,
@@ -156,12 +156,12 @@ def fit_pairs(
         key = model.loss if isinstance(model.loss, str) else id(model.loss)
         if key not in chosen:
             chosen[key] = model._loss_for(reading.classes, reading.counts)
-        settings.append((chosen[key], float(model.l2)))
+        settings.append((chosen[key], model._l2_for(chosen[key], reading.counts)))
     minima = minimise_all(reading.sample, settings, options)
     result = []
     for model, (loss, l2), minimum in zip(models, settings, minima):
         converged = warn_unless_converged(minimum, f"{loss}, l2={l2:g}", options)
-        model._set_fit(models[0], reading, loss, minimum, options, converged)
+        model._set_fit(models[0], reading, loss, l2, minimum, options, converged)
         result.append(
             PathFit(loss, l2, model.objective_, minimum.residual, minimum.iterations, converged, model)
         )

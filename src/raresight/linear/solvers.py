@@ -26,7 +26,12 @@ from .design import Floats
 from .penalties import Penalty, least_subgradient
 from .sums import Request, RiskDerivatives
 
-__all__ = ["Minimum", "Run", "Settings", "descend", "descend_with_l1", "length"]
+__all__ = ["ORDINARY_PULL", "Minimum", "Run", "Settings", "descend", "descend_with_l1", "length"]
+
+# Mean |l'| of cross entropy at a prior of 1 %. With the prior the gradient and the curvature go to zero. From
+# here on down the limit of the gradient norm follows them, so that coefficients stay as exact. Under an
+# absolute limit the squared loss ended where it started.
+ORDINARY_PULL = 0.02
 
 _MOST_IDLE = 10
 _MOST_TRIALS = 50
@@ -289,8 +294,9 @@ def _direction(theta: Floats, here: RiskDerivatives, curvature: Curvature) -> Fl
         curvature.renew(curvature.factor)
         step = -curvature.solve(here.gradient)
     if curvature.factor is None and not curvature.pairs:
-        # The curvature is still unknown, so the first step has a moderate length.
-        step = step / max(1.0, length(here.gradient))
+        # The curvature is still unknown, so the first step has a moderate length. It does not shrink with the
+        # prior: from steps of 1e-9 on a plateau L-BFGS learned nothing.
+        step = step / max(min(1.0, here.scale / ORDINARY_PULL), length(here.gradient))
     # On a plateau both gradient and Hessian vanish and their quotient means nothing.
     longest = 10 * (1 + length(theta))
     size = length(step)

@@ -7,7 +7,7 @@ it is z* = link(log(pi/(1 - pi))). The curvature at the start is the mean second
 
 pi (1 - pi) for cross entropy. In general h* = pi |l'(1, z*)| lambda'(z*), where lambda is the inverse link.
 So h*/(pi (1 - pi)) is the curvature relative to cross entropy. It is the pull of one positive row times the
-log-odds per unit of the score. Limits in units of the Hessian scale with it.
+log-odds per unit of the score. Limits in units of the Hessian scale with it (`curvature_scale`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .contract import Loss
 
 Array = np.ndarray[Any, Any]
 
-__all__ = ["Start", "constant_score", "constant_scores", "refuse_nan", "start_of"]
+__all__ = ["Start", "constant_score", "constant_scores", "curvature_scale", "refuse_nan", "start_of"]
 
 
 def constant_scores(loss: Loss, shares: Any, *, array: Callable[[list[float]], Any] = np.array) -> Array:
@@ -164,6 +164,33 @@ def start_of(loss: Loss, shares: Any) -> Start:
         raise ValueError(f"class shares must be at least 2 positive numbers that sum to one, got {shares!r}")
     pi = pi / pi.sum()
     return _binary_start(loss, pi) if pi.size == 2 and loss.takes_score else _class_start(loss, pi)
+
+
+def curvature_scale(loss: Loss, start: Start) -> float:
+    """Return the curvature of a loss relative to cross entropy, between the start and even odds.
+
+    With kappa(z) = h/(p (1 - p)), the curvature relative to cross entropy at a score z, it is
+
+        s = min(kappa(start), sqrt(kappa(start) kappa(even))).
+
+    Class weights and scaled scores multiply kappa, so that penalties in units of s do not depend on them.
+
+    Raises:
+        ValueError: The curvature at the start is not finite.
+
+    >>> from raresight.losses import parse
+    >>> loss = parse("crossentropy")
+    >>> round(curvature_scale(loss, start_of(loss, (0.99999, 0.00001))), 6)
+    1.0
+    """
+    n_classes = len(start.shares)
+    even = start_of(loss, (1 / n_classes,) * n_classes)
+    # The geometric mean of both ends of the score, but never above the start: a loss whose gradients vanish
+    # there, such as the squared loss, would never leave it.
+    scale = min(start.relative_curvature, math.sqrt(start.relative_curvature * even.relative_curvature))
+    if not math.isfinite(scale):
+        raise ValueError(f"the curvature of {loss} at its start score is {scale}, a fit needs a finite one")
+    return scale
 
 
 def _binary_start(loss: Loss, pi: Array) -> Start:

@@ -34,6 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ..common.calibration import Calibrator
 from ..common.checks import check_range, check_weights, check_whole
 from ..common.labels import shares_of
+from ..linear.penalties import DEFAULT_RELATIVE_L2
 from ..linear.threads import by_blocks
 from ..losses import Loss, NonConvexLossWarning, parse
 from ..losses.parameters import SearchRange
@@ -135,7 +136,10 @@ _FAMILIES = (
         "linear",
         "linear_family",
         ("linear.json",),
-        {"l2": SearchRange(1e-8, 1e-1, default=1e-4, log=True)},
+        {
+            "l2": SearchRange(1e-4, 10.0, default=DEFAULT_RELATIVE_L2, log=True),
+            "knots": SearchRange(0, 8, default=0),
+        },
         fits_together=True,
     ),
     Family(
@@ -254,14 +258,16 @@ class Candidate:
     Args:
         family: `"linear"`, `"lightgbm"`, `"xgboost"`, `"forest"`, or of nets `"deep"`, `"tabm"`, `"tabnet"`.
         loss: Text that `raresight.losses.parse` reads, such as `"tbl(alpha=0.8,C=0.5)"`.
-        parameters: Pairs of name and number; they are kept sorted by name. Linear models have `l2`. Boosted
-            ones have `learning_rate`, `n_estimators`, the size of a tree (`num_leaves` for LightGBM,
-            `max_depth` for XGBoost), the share of rows and of columns that a tree sees (`row_fraction`;
-            `feature_fraction`, `colsample_bytree`), and `leaf_weight` and `l2`, the least Hessian of a leaf
-            and its l2. Both count positive rows (`raresight.boosting.defaults`), so that they mean the same
-            for every loss and prior. Nets (`raresight.deep`) have `learning_rate`, `epochs`, the `width` of a
-            layer and `weight_decay`; `deep` is a plain net of two hidden layers, `tabm` has `dropout` besides
-            and `tabnet` the number of its `steps`.
+        parameters: Pairs of name and number; they are kept sorted by name. Linear models have `l2`, a share
+            of the loss's curvature (`raresight.linear.penalties.relative_l2`), and `knots`, the most bends of
+            a numeric column (`raresight.model.linear_family`). Boosted ones have `learning_rate`,
+            `n_estimators`, the size of a tree (`num_leaves` for LightGBM, `max_depth` for XGBoost), the share
+            of rows and of columns that a tree sees (`row_fraction`; `feature_fraction`, `colsample_bytree`),
+            and `leaf_weight` and `l2`, the least Hessian of a leaf and its l2. Both count positive rows
+            (`raresight.boosting.defaults`), so that they mean the same for every loss and prior. A forest has
+            `n_estimators`, `num_leaves` and `row_fraction`. Nets (`raresight.deep`) have `learning_rate`,
+            `epochs`, the `width` of a layer and `weight_decay`; `deep` is a plain net of two hidden layers,
+            `tabm` has `dropout` besides and `tabnet` the number of its `steps`.
 
     >>> candidate = Candidate("lightgbm", "tbl(alpha=0.8,C=0.5)", (("num_leaves", 15), ("leaf_weight", 2.0)))
     >>> candidate.text
