@@ -126,6 +126,9 @@ def _run(
     rows = read_data(data, test, **options.of(read_data))
     open_run(folder, options, rows.fingerprint, resume=resume)
     budget = options.seconds(len(rows.y), rows.X.shape[1])
+    # Reading counts, too, but leaves at least half for the search.
+    read = time.perf_counter() - begun
+    searching = None if budget is None else max(budget - read, budget / 2)
     limit = "" if budget is None else f"; the fit takes about {duration(budget)}"
     columns = rows.profile.column_summary()
     tell(FitProgress(f"Searching{limit}", columns=columns, notes=rows.profile.warnings))
@@ -134,7 +137,7 @@ def _run(
         found = search(
             task,
             options.space,
-            Limits(options.trials, budget),
+            Limits(options.trials, searching),
             folder=folder / "search",
             engine=engine,
             listener=lambda progress: tell(FitProgress(f"Searching{limit}", progress)),
