@@ -217,11 +217,12 @@ def _as_numbers(array: Any, kind: TargetKind) -> NDArray[Any]:
     if (pc.max(pc.abs(numbers)).as_py() or 0.0) < 2.0**53:
         return numbers_from(numbers)
     # Beyond 64 bits only Python's numbers are exact. Labels have few distinct texts.
-    coded = text.dictionary_encode()
-    known = numbers_in_text(coded.dictionary).is_valid().to_pylist()
-    distinct = zip(coded.dictionary.to_pylist(), known, strict=True)
-    read = [_number(text) if is_known else np.nan for text, is_known in distinct]
-    return np.array(read, object)[numbers_from(coded.indices)]
+    by_text: dict[str, float | int] = {}
+    for written, number in zip(text.to_pylist(), numbers.to_pylist(), strict=True):
+        if written not in by_text:
+            by_text[written] = np.nan if number is None else _number(written)
+    read: NDArray[Any] = np.array([by_text[written] for written in text.to_pylist()], object)
+    return read
 
 
 def _text(value: Any) -> str:
