@@ -399,6 +399,31 @@ def test_unknown_values_are_counted():
     assert SCHEMA.unknown_share(table) == {"c": 0.5}
 
 
+def test_rare_categories_are_known_though_they_are_scored_as_missing():
+    texts = [f"shop {i % 400}" for i in range(900)] + [f"once {i}" for i in range(100)]
+    table = pa.table({"shop": texts, "y": [0, 1] * 500})
+    schema = learn_schema(table, "y")
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())), schema.arrays())
+    assert again == schema
+    fresh = pa.table({"shop": ["once 3", "new", "shop 1", "new", "newer", "", None, "shop 399"]})
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        found = again.unseen_values(pa.table({"shop": fresh["shop"].cast(kind)}))
+        assert found["shop"].to_pylist() == ["new", "new", "newer"]
+    assert again.unknown_counts(table) == {"shop": 0}
+    assert np.isnan(again.matrix(table)).sum() == np.isnan(schema.matrix(table)).sum() > 100
+    with pytest.raises(ValueError, match="rare_0"):
+        Schema.from_dict(schema.to_dict())
+    with pytest.raises(ValueError, match="rare_0"):
+        Schema.from_dict(schema.to_dict(), {"rare_0": schema.arrays()["rare_0"][1:]})
+
+
+def test_numbers_among_words_are_known_where_they_were_too_many_to_count():
+    texts = ["a", "b"] * 20_000 + [f"{i}.5" for i in range(40_000)]
+    schema = learn_schema(pa.table({"c": texts, "y": [0, 1] * 40_000}), "y")
+    assert schema.columns[0].many_numbers
+    assert schema.unseen_values(pa.table({"c": ["a", "7.25", "c"]}))["c"].to_pylist() == ["c"]
+
+
 def test_no_rows():
     assert SCHEMA.matrix(TRAINING.slice(0, 0)).shape == (0, 5)
 
@@ -503,7 +528,7 @@ def tables(draw):
 @given(table=tables())
 def test_a_schema_survives_json(table):
     schema = learn_schema(table, "y")
-    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())), schema.arrays())
     assert again == schema
     assert again.feature_names == schema.feature_names
     np.testing.assert_array_equal(again.matrix(table), schema.matrix(table))
