@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from raresight.tables._arrow import arrow, compute, missing_of, numbers_from, whole
 from raresight.tables.columns import Column
 from raresight.tables.date_formats import (
+    CLOCKS,
     DAY,
     NUMBER_FORMATS,
     describe_date_format,
@@ -224,7 +225,7 @@ def moments_of(values: Any, column: Column, first_row: int) -> Any:
         return pa.nulls(len(array), pa.int64())
     if is_moment(type_):
         return typed_moments(array)
-    in_numbers = column.date_format in NUMBER_FORMATS
+    in_numbers = column.date_format in NUMBER_FORMATS or column.date_format in CLOCKS
     if not (is_text(type_) or (in_numbers and is_number(type_))):
         raise ValueError(
             f"column {column.name!r} held dates in training, but is now of the type {type_}; convert it first"

@@ -31,7 +31,7 @@ from raresight.tables.column_codec import (
 )
 from raresight.tables.column_kinds import EQUAL, decide_column, looks_like_identifier
 from raresight.tables.columns import Column, Dropped
-from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
+from raresight.tables.date_formats import ambiguous_dates, find_clock, find_date_format, moments_written
 from raresight.tables.summaries import ColumnSummary, TableSummary, summarize
 from raresight.tables.targets import Target, labels_of, learn_target
 from raresight.tables.text_values import is_text, numbers_in_text
@@ -328,7 +328,8 @@ def learn_schema(
     - Dates and text that holds dates give day, hour and weekday.
     - Other text is categorical; the 255 most frequent categories are kept.
     - Constants, columns without values, identifiers and nested values are dropped with the reason.
-    - The group column is dropped, and so is the day of the time column, which only separates past and future.
+    - The group column is dropped. Of the time column hour and weekday stay: its day only separates past and
+      future.
 
     Args:
         source: An Arrow table, see `read_table`, or the summary of its parts, see `summarize_parts`.
@@ -372,7 +373,7 @@ def learn_schema(
             dropped.append(Dropped(name, "left out as asked for"))
             continue
         decision = decide_column(summary.column(name))
-        decided = _without_day(decision.column) if name == time else decision.column
+        decided = _recurring(decision.column, summary.column(name)) if name == time else decision.column
         if isinstance(decided, Column):
             columns.append(decided)
             wide = wide or (decision.wide and decided.kind == "numeric")
@@ -462,16 +463,23 @@ def check_name(names: list[str], name: str, role: str) -> None:
     raise ValueError(f"the table has no {role} {name!r}; {advice}")
 
 
-def _without_day(decided: Column | Dropped) -> Column | Dropped:
-    """Take the day out of the time column: no day of the training rows comes again."""
-    reason = "time column: used only to split past and future"
-    if isinstance(decided, Dropped):
-        return Dropped(decided.name, reason)
-    parts = tuple(part for part in decided.parts if part != "day")
-    if decided.kind != "date" or not parts:
-        return Dropped(decided.name, reason)
-    note = "time column: without the day, which only separates past and future"
-    return replace(decided, parts=parts, note="; ".join(filter(None, [decided.note, note])))
+def _recurring(decided: Column | Dropped, summary: ColumnSummary) -> Column | Dropped:
+    """Keep the hour and the weekday of the time column: no day of the training rows comes again."""
+    if isinstance(decided, Column) and decided.kind == "date":
+        parts = tuple(part for part in decided.parts if part != "day")
+        note = "time column: without the day, which only separates past and future"
+        if parts:
+            return replace(decided, parts=parts, note="; ".join(filter(None, [decided.note, note])))
+    numbers = summary.numbers
+    # A column of dates without hours, or one that is not numbers throughout, has no clock.
+    if numbers.count - numbers.infinite == summary.rows and not (
+        isinstance(decided, Column) and decided.kind == "date"
+    ):
+        clock, parts = find_clock(summary.name, float(numbers.minimum), float(numbers.maximum))
+        if parts:
+            note = f"time column: {clock}, of which only {' and '.join(parts)} recur"
+            return Column(summary.name, "date", parts=parts, date_format=clock, note=note)
+    return Dropped(summary.name, "time column: used only to split past and future")
 
 
 # The time column is read apart from `decide_column`, which decides about features. That one drops row numbers
