@@ -178,3 +178,13 @@ def test_counts_of_values_are_refused_if_damaged():
     one = {"column": "nowhere", "feature": "n", "text": False, "values": 0}
     with pytest.raises(ValueError, match="nowhere"):
         Schema.from_dict({**values, "counts": [one]}, arrays)
+
+
+def test_a_column_that_gives_the_target_away_is_not_counted():
+    random = np.random.default_rng(0)
+    leak = np.where(DATA["y"], "bad ", "good ") + random.integers(0, 20, ROWS).astype(str).astype(object)
+    data = read(table(DATA.assign(leak=leak)))
+    assert "leak" not in data.schema.feature_names
+    assert "count of leak" not in data.with_counts().schema.count_names
+    kept = read(table(DATA.assign(leak=leak)), keep=["leak"])
+    assert "count of leak" in kept.with_counts().schema.count_names

@@ -212,7 +212,7 @@ def read_data(
         schema = schema.without(left_out)
         split, copies = split_of(X)
     # A column that gives the target away is not counted either.
-    keys = {name: keys[name] for name in text_columns_to_count(summary, schema)}
+    keys = {name: keys[name] for name in text_columns_to_count(summary, schema) if name in keys}
     if test is None:
         X, held = _take_apart(X, split)
         counts = _count_values(summary, schema, (X, held), split, keys)
