@@ -86,7 +86,8 @@ def refusal(done):
         ("UnicodeDecodeError('utf-16-le', b'*', 0, 1, 'truncated data')", "stopped for a reason"),
         ("OSError(28, 'No space left on device', 'x.csv')", "x.csv: no space left on device"),
         ("OSError(28, 'No space left on device')", "the output: no space left on device"),
-        ("ImportError('libx.so: failed to map segment', name='x')", "the library x cannot be loaded"),
+        ("ImportError('libx.so: failed to map segment', name='x')", "the library x cannot be loaded: memory"),
+        ("ImportError('no such symbol', name='x')", "the library x cannot be loaded: install"),
     ],
 )
 def test_whatever_is_raised_is_one_sentence(tmp_path, raised, said):
@@ -104,6 +105,26 @@ def test_whatever_is_raised_is_one_sentence(tmp_path, raised, said):
     debug = subprocess.run([*script, "--debug"], capture_output=True, text=True, check=False)
     assert debug.returncode == 1
     assert "Traceback" in debug.stderr
+
+
+@pytest.mark.parametrize(
+    "spoiled", ["cli.Console.print = wild", "cli._sentence = wild", "cli.Console = cli.escape = wild"]
+)
+def test_the_last_catch_needs_no_memory(tmp_path, spoiled):
+    (tmp_path / "wild.py").write_text(
+        "import sys, warnings, raresight.cli as cli, raresight.report.loss_tables as tables\n"
+        "def wild(*_, **__):\n    raise MemoryError\n"
+        "def short(*_):\n"
+        f"    {spoiled}\n"
+        "    wild()\n"
+        "tables.loss_rows = short\n"
+        "sys.argv = ['raresight', 'losses', 'tbl', '--json']\ncli.main()\n"
+    )
+    script = [sys.executable, str(tmp_path / "wild.py")]
+    told = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert told.stderr.startswith("error: memory ran out")
+    assert told.stderr.count("\n") == 1
 
 
 def test_a_sentence_of_a_worker_is_told(tmp_path):
@@ -237,6 +258,15 @@ def test_scoring_with_little_memory_ends(fitted, data, tmp_path):
     limits = [(resource.RLIMIT_AS, 600_000 * 1024)]
     done = run("score", str(fitted), str(data), "--out", str(tmp_path / "s.csv"), limits=limits)
     assert "scoring needs 1024 MB more memory" in refusal(done)
+
+
+@pytest.mark.parametrize("kilobytes", [100_000, 150_000, 400_000])
+def test_every_command_asks_for_memory_before_it_loads_libraries(tmp_path, kilobytes):
+    limits = [(resource.RLIMIT_AS, kilobytes * 1024)]
+    nowhere = str(tmp_path)
+    models = (["show", nowhere], ["show", nowhere, "--json"], ["sign", nowhere])
+    for asked in (*models, ["losses"], ["analyze", "tbl"]):
+        assert "MB more memory than this process may use" in refusal(run(*asked, limits=limits, timeout=30))
 
 
 @pytest.mark.parametrize("inner", ["", "out", "a/b"])

@@ -24,6 +24,7 @@ from raresight.model import Candidate, Member, Model, Policy, fit_candidates, lo
 from raresight.model.folder import FORMAT_VERSION, MODEL_FILE, POLICIES_FILE
 from raresight.model.policies import held_out_sketch
 from raresight.tables.schema import Schema, learn_schema
+from raresight.tables.splits import read_data
 
 TABLE = pa.table(plain_columns(2000))
 SCHEMA = learn_schema(TABLE, "fraud")
@@ -359,6 +360,56 @@ def test_a_blend_comes_back_to_the_bit(tmp_path):
     assert [one.weight for one in back.members] == [one.weight for one in model.members]
     assert [one.columns for one in back.members] == [None, SCHEMA.feature_names[1:]]
     assert {"member-1/lightgbm.txt", "member-2/linear.json"} < set(files_in(tmp_path / "blend"))
+
+
+def model_with_counts(*, seen: bool) -> tuple[Model, pa.Table]:
+    """A blend whose second member sees how often a value occurs, or neither does."""
+    random = np.random.default_rng(0)
+    shops = [f"shop {number}" for number in random.zipf(1.5, 900) % 400]
+    table = pa.table({"shop": shops, "amount": random.normal(size=900), "y": random.random(900) < 0.2})
+    data = read_data(table, target="y", fpr=0.01, max_fpr=0.1)
+    counted = data.with_counts()
+    columns = [data.schema.feature_names, (counted if seen else data).schema.feature_names]
+    fitted = [
+        fit_candidates(
+            [Candidate("lightgbm", "crossentropy")],
+            counted.X[:, : len(names)],
+            data.y,
+            data.schema.categorical,
+            data.schema.n_categories,
+        )[0]
+        for names in columns
+    ]
+    return Model.of(counted.schema, fitted, columns=columns, policies=DEFAULT), table
+
+
+def test_counts_of_values_come_back(tmp_path):
+    model, table = model_with_counts(seen=True)
+    model.save(tmp_path / "model")
+    assert "values.npz" in files_in(tmp_path / "model")
+    back = load(tmp_path / "model")
+    assert back.schema == model.schema
+    assert back.schema.count_names == ("count of shop",)
+    assert np.array_equal(back.log_odds(table), model.log_odds(table))
+    path = tmp_path / "model" / "values.npz"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"values\.npz is not the file that was saved"):
+        load(tmp_path / "model")
+
+
+def test_a_list_of_values_that_does_not_fit_is_refused(tmp_path):
+    folder = tmp_path / "model"
+    model_with_counts(seen=True)[0].save(folder)
+    schema = json.loads((folder / MODEL_FILE).read_text())["schema"]
+    schema["counts"][0]["values"] += 1
+    rewrite_fit(folder, schema=schema)
+    with pytest.raises(ValueError, match=r"values\.npz is not a complete values file"):
+        load(folder)
+
+
+def test_counts_that_no_member_sees_are_left_out():
+    model, _ = model_with_counts(seen=False)
+    assert model.schema.counts == ()
 
 
 def test_members_are_checked():

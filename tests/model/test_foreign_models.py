@@ -425,10 +425,18 @@ def test_keys_that_are_none(copied, tmp_path, monkeypatch):
         sign_model(folder)
     with pytest.raises(FileNotFoundError):
         sign_model(folder, tmp_path / "no.key")
+    os.mkfifo(tmp_path / "pipe.key")
+    with pytest.raises(ValueError, match=r"pipe\.key is not a regular file but a pipe"):
+        sign_model(folder, tmp_path / "pipe.key")
+    with pytest.raises(ValueError, match="is not a regular file but a folder"):
+        sign_model(folder, tmp_path)
     for content in (b"", b"short", b"x" * (1 << 17)):
         (tmp_path / "bad.key").write_bytes(content)
         with pytest.raises(ValueError, match=r"bad\.key must hold 16 to"):
             sign_model(folder, tmp_path / "bad.key")
+    monkeypatch.setenv("RARESIGHT_KEY", KEY.decode())
+    with pytest.raises(ValueError, match="there is no key"):
+        load(folder, verify="")
 
 
 def test_the_commands_sign_and_verify(copied, key_file, tmp_path, monkeypatch):

@@ -117,7 +117,7 @@ def test_unknown_categories_are_counted_and_scored_as_missing(tmp_path):
     changed.loc[10:29, "country"] = "Atlantis"
     score_file(MODEL, changed, tmp_path / "unknown.parquet", batch_rows=16)
     scored = score_file(MODEL, changed, tmp_path / "unknown.parquet", batch_rows=16)
-    assert scored.unknown == {"country": 20}
+    assert (scored.unknown, scored.unknown_values) == ({"country": 20}, {"country": 1})
     changed.loc[10:29, "country"] = None
     assert score_file(MODEL, changed, tmp_path / "missing.parquet").unknown == {}
     unknown, missing = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("unknown", "missing"))

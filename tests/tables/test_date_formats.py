@@ -37,7 +37,7 @@ FORMATS = {
 def learned(texts, **options):
     table = pa.table({"when": texts, "x": np.arange(len(texts)) % 7 * 0.5, "y": Y[: len(texts)]})
     schema = learn_schema(table, "y", **options)
-    return table, Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    return table, Schema.from_dict(json.loads(json.dumps(schema.to_dict())), schema.arrays())
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -30,7 +30,8 @@ def schema_of(values):
     """The schema of a table with the values as a column; written to JSON and back."""
     rows = len(values)
     table = pa.table({"x": values, "other": np.arange(rows) % 3 * 0.5, "y": np.arange(rows) % 2})
-    return Schema.from_dict(json.loads(json.dumps(learn_schema(table, "y").to_dict())))
+    schema = learn_schema(table, "y")
+    return Schema.from_dict(json.loads(json.dumps(schema.to_dict())), schema.arrays())
 
 
 def scored(schema, values):

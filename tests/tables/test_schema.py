@@ -399,6 +399,68 @@ def test_unknown_values_are_counted():
     assert SCHEMA.unknown_share(table) == {"c": 0.5}
 
 
+START = 1_700_000_000  # a Tuesday, 22:13:20
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "parts"),
+    [
+        ("t", START + np.arange(N) * 20_000, ("hour", "weekday")),
+        ("t", START + np.arange(N) * 2_000.5, ("hour",)),
+        ("t", (START + np.arange(N) * 20_000) * 1000, ("hour", "weekday")),
+        ("t", (START + np.arange(N) * 20_000) * 10**9, ("hour", "weekday")),
+        ("t", [str(START + second) for second in range(0, N * 20_000, 20_000)], ("hour", "weekday")),
+        ("Time", np.arange(N) * 2_000, ("hour",)),
+        ("TransactionDT", 86_400 + np.arange(N) * 20_000, ("hour", "weekday")),
+        ("step", np.arange(N) * 2_000, ()),
+        ("Time", np.arange(N), ()),
+        ("t", START + np.arange(N), ()),
+        ("t", 20_240_531 + np.arange(N) * 0.5, ()),
+    ],
+)
+def test_a_time_column_of_numbers_keeps_what_recurs(name, values, parts):
+    table = pa.table({name: values, "x": np.arange(N) * 0.5 % 7, "y": Y})
+    schema = learn_schema(table, "y", time=name)
+    assert schema.feature_names == (*(f"{name}: {part}" for part in parts), "x")
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())), schema.arrays())
+    np.testing.assert_array_equal(again.matrix(table), schema.matrix(table))
+    if parts:
+        numbers = np.array(values).astype(np.float64)
+        seconds = numbers / 10 ** max(round(np.log10(numbers[0] / START)) if numbers[0] > START / 2 else 0, 0)
+        matrix = schema.matrix(table)
+        np.testing.assert_allclose(matrix[:, 0], seconds % 86_400 / 3600, rtol=1e-4, atol=1e-4)
+        if "weekday" in parts and numbers[0] > START / 2:
+            days = [datetime.datetime.fromtimestamp(one, datetime.UTC).weekday() for one in seconds]
+            np.testing.assert_array_equal(matrix[:, 1], days)
+    odd = pa.table({name: [None, 0.0, float("nan")], "x": [0.5] * 3})
+    assert np.isnan(schema.matrix(odd)[[0, 2], 0]).all() == bool(parts)
+
+
+def test_rare_categories_are_known_though_they_are_scored_as_missing():
+    texts = [f"shop {i % 400}" for i in range(900)] + [f"once {i}" for i in range(100)]
+    table = pa.table({"shop": texts, "y": [0, 1] * 500})
+    schema = learn_schema(table, "y")
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())), schema.arrays())
+    assert again == schema
+    fresh = pa.table({"shop": ["once 3", "new", "shop 1", "new", "newer", "", None, "shop 399"]})
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        found = again.unseen_values(pa.table({"shop": fresh["shop"].cast(kind)}))
+        assert found["shop"].to_pylist() == ["new", "new", "newer"]
+    assert again.unknown_counts(table) == {"shop": 0}
+    assert np.isnan(again.matrix(table)).sum() == np.isnan(schema.matrix(table)).sum() > 100
+    with pytest.raises(ValueError, match="rare_0"):
+        Schema.from_dict(schema.to_dict())
+    with pytest.raises(ValueError, match="rare_0"):
+        Schema.from_dict(schema.to_dict(), {"rare_0": schema.arrays()["rare_0"][1:]})
+
+
+def test_numbers_among_words_are_known_where_they_were_too_many_to_count():
+    texts = ["a", "b"] * 20_000 + [f"{i}.5" for i in range(40_000)]
+    schema = learn_schema(pa.table({"c": texts, "y": [0, 1] * 40_000}), "y")
+    assert schema.columns[0].many_numbers
+    assert schema.unseen_values(pa.table({"c": ["a", "7.25", "c"]}))["c"].to_pylist() == ["c"]
+
+
 def test_no_rows():
     assert SCHEMA.matrix(TRAINING.slice(0, 0)).shape == (0, 5)
 
@@ -503,7 +565,7 @@ def tables(draw):
 @given(table=tables())
 def test_a_schema_survives_json(table):
     schema = learn_schema(table, "y")
-    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())), schema.arrays())
     assert again == schema
     assert again.feature_names == schema.feature_names
     np.testing.assert_array_equal(again.matrix(table), schema.matrix(table))

@@ -12,13 +12,18 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from .. import __version__
+from ..common.memory import need_memory
 from . import analyze, fit, losses, score, show, sign
 
 __all__ = ["app", "main"]
 
 _LONGEST = 800
+_NO_MEMORY = "memory ran out: use fewer jobs, fewer rows or columns, or a larger machine"
+# How the loader of shared libraries says it, also in a worker's error.
+_UNMAPPED = ("failed to map segment", "cannot allocate memory")
 
 app = typer.Typer(
     name="raresight",
@@ -71,7 +76,11 @@ def main() -> None:
     except BaseException as error:  # a panic of a library written in Rust is no Exception
         if debug:
             raise
-        _show_error(_sentence(error, arguments))
+        try:
+            text = _sentence(error, arguments)
+        except MemoryError:
+            text = _NO_MEMORY
+        _show_error(text)
         _forget_output()
         sys.exit(1)
 
@@ -84,12 +93,23 @@ def _sentence(error: BaseException, arguments: list[str]) -> str:
     if _is_ours(error) and text:
         return text
     if isinstance(error, MemoryError):
-        return "memory ran out: use fewer jobs, fewer rows or columns, or a larger machine"
+        return _NO_MEMORY
     if isinstance(error, ImportError):
         what = error.name or error.path or "that is needed"
-        return f"the library {what} cannot be loaded: install it again, or allow more memory"
+        is_short = any(words in text.lower() for words in _UNMAPPED) or _is_memory_short()
+        advice = "memory ran out, allow more, see ulimit -v" if is_short else "install it again"
+        return f"the library {what} cannot be loaded: {advice}"
     asked = " ".join(["raresight", *arguments[:2]])
     return f"{asked} stopped for a reason that it did not foresee: --debug at its end shows the details"
+
+
+def _is_memory_short() -> bool:
+    """Return whether memory for a large library is missing: its import then fails in many ways."""
+    try:
+        need_memory(256, "a library")
+    except MemoryError:
+        return True
+    return False
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -122,18 +142,24 @@ def _forget_output() -> None:
 
 
 def _show_error(text: str) -> None:
-    Console(stderr=True).print(f"[bold red]error:[/] {_plain(text)}", highlight=False, soft_wrap=True)
+    _show("bold red", "error", text)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    text = str(message) or type(message).__name__
-    Console(stderr=True).print(f"[bold yellow]warning:[/] {_plain(text)}", highlight=False, soft_wrap=True)
+    _show("bold yellow", "warning", str(message) or type(message).__name__)
 
 
-def _plain(text: str) -> str:
-    """Return text for one line of a terminal, without markup or control characters from names in the data."""
-    from rich.markup import escape
+def _show(style: str, word: str, text: str) -> None:
+    line = _line(text)
+    try:
+        said = f"[{style}]{word}:[/] {escape(line)}"
+        Console(stderr=True).print(said, highlight=False, soft_wrap=True)
+    except (MemoryError, ImportError):  # rich loads its tables with the first line that it prints
+        sys.stderr.write(f"{word}: {line}\n")
 
+
+def _line(text: str) -> str:
+    """Return text for one line of a terminal, without control characters from names in the data."""
     if len(text) > _LONGEST:  # an option or a name in the data may have any length
         text = f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
-    return escape("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text))
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from ..common.memory import need_memory
+
 __all__ = ["EXAMPLE", "analyze"]
 
 EXAMPLE = "Example: raresight analyze tbl crossentropy --prior 1e-4 --html page.html"
@@ -27,6 +29,7 @@ def analyze(
     score: Annotated[str, typer.Option(help="Column of --scores with the scores.")] = "score",
 ) -> None:
     """Say what losses do at your imbalance: shape, decay of information, influence."""
+    need_memory(512, "the analysis")
     from ..report.analysis import find_loss, read_scores
     from ..theory.analysis import REFERENCE, analyse
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from ..common.memory import need_memory
+
 __all__ = ["EXAMPLE", "losses"]
 
 EXAMPLE = "Example: raresight losses 'tbl(alpha=0.7,C=1)' focal --plot losses.png"
@@ -23,6 +25,7 @@ def losses(
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Show every loss with its parameters, properties and formula."""
+    need_memory(512, "the list of losses")
     from ..losses import Loss, RankingLoss, all_losses
     from ..losses.registry import parse_any, ranking_kinds
     from ..report.loss_tables import loss_rows, loss_table

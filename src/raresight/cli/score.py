@@ -51,7 +51,12 @@ def _said(scored: Scored) -> str:
     share = scored.alerts / scored.rows
     lines = [f"{scored.out}: {scored.rows:,} rows, {scored.alerts:,} alerts ({share:.3%})"]
     for name, count in scored.unknown.items():
-        lines.append(f"{name}: {count:,} values that training did not have, scored as missing")
+        said = f"{_counted(scored.unknown_values[name], 'value')} in {_counted(count, 'row')}"
+        lines.append(f"{name}: {said} that training did not have, scored as missing")
     for name, count in scored.infinite.items():
         lines.append(f"{name}: {count:,} infinite values, scored as missing")
     return "\n".join(lines)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..common.memory import need_memory
 from .sign import Verify, key_to_verify
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def show(
     verify: Verify = None,
 ) -> None:
     """Show what a model is: loss, columns, threshold, metrics, versions."""
+    need_memory(1024, "a model")
     key = key_to_verify(verify)
     if json:
         typer.echo(encoder.dumps(model_facts(model, key), indent=2))

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ..common.memory import need_memory
+
 __all__ = ["EXAMPLE", "Verify", "key_to_verify", "sign"]
 
 EXAMPLE = "Example: raresight sign payments-fit --key-file team.key"
@@ -25,6 +27,7 @@ def sign(
     ] = None,
 ) -> None:
     """Sign a model and its policies, so that `--verify` finds any change by someone without the key."""
+    need_memory(1024, "a model")
     from ..model.signature import sign_model
 
     typer.echo(f"signed: {sign_model(model, key_file)}")

@@ -14,7 +14,6 @@ import ast
 import dataclasses
 import difflib
 import inspect
-import math
 import pkgutil
 import warnings
 from collections.abc import Iterable
@@ -186,7 +185,9 @@ def modules_of(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _read(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Name):
-        return math.inf if node.id.lower() == "inf" else _build(node.id, [], {}, text)
+        # NaN is read as a number, so that the parameter's own check refuses it by name.
+        number = node.id.lower() in ("inf", "nan")
+        return float(node.id) if number else _build(node.id, [], {}, text)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         arguments = [_read(item, text) for item in node.args]
         keywords = {item.arg: _read(item.value, text) for item in node.keywords if item.arg}

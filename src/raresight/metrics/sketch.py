@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.array_files import pack, unpack
 from raresight.common.atomic_files import regular_file, write_file
 from raresight.common.checks import as_vector, check_lengths, check_rate, check_weights
 from raresight.metrics._compactor import ClassScores
 from raresight.metrics._inputs import LabelledScores, check_labels, check_scores
 from raresight.metrics._roc_steps import RocSteps, steps_from
-from raresight.metrics._sketch_file import pack, unpack
 from raresight.metrics.ranking import (
     PartialKind,
     RocPoints,

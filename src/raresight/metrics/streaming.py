@@ -11,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from raresight.common.array_files import pack, unpack
 from raresight.common.atomic_files import regular_file, write_file
 from raresight.common.checks import blocks, check_lengths, check_rate
 from raresight.metrics._inputs import LabelledScores, check_scores
-from raresight.metrics._sketch_file import pack, unpack
 from raresight.metrics.calibration_metrics import probabilities, squared_error, surprise
 from raresight.metrics.sketch import CAPACITY, RESOLUTION, RankSketch, checked_batch
 

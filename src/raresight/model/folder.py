@@ -3,6 +3,7 @@
     model.json      what the fit made: schema, members, calibrator, facts, versions, and the SHA-256 of each
                     other file of the fit and of its own other entries
     held_out.npz    the log-odds of the held-out rows by class, if there were any
+    values.npz      the values that training had, as keys, where they are too many for `model.json`
     member-1/       the native files of a member, and so on
     policies.json   the thresholds, which may change after the fit, with a digest of their own
     signature.json  who has the key vouches for both digests; see `raresight.model.signature`

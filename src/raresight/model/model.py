@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..boosting.native_files import trust
+from ..common.array_files import pack, unpack
+from ..common.atomic_files import write_file
 from ..common.calibration import Calibrator
 from ..common.versions import versions_of
 from ..linear.threads import by_blocks, cached_blocks, in_threads
@@ -39,6 +41,7 @@ __all__ = ["Member", "Model", "load"]
 Floats = NDArray[np.float64]
 
 _HELD_OUT_FILE = "held_out.npz"
+_VALUES_FILE = "values.npz"
 # A column with a larger share of unknown categories raises a warning.
 _MANY_UNKNOWN = 0.5
 
@@ -140,7 +143,7 @@ class Model:
         """Make a model of fitted candidates, whose calibrators become one.
 
         Args:
-            schema: Schema of the columns that are read.
+            schema: Schema of the columns that are read. Counts that no member sees are left out.
             fitted: One candidate, or several for a blend.
             weights: Their shares of the blend of calibrated log-odds, above 0 and with the sum 1. Default:
                 equal ones.
@@ -150,6 +153,10 @@ class Model:
         shares = [1 / max(len(fitted), 1)] * len(fitted) if weights is None else list(weights)
         _check_weights(shares)
         seen = [None] * len(fitted) if columns is None else list(columns)
+        if None not in seen:
+            # Values that no member needs are neither kept nor counted.
+            names = {name for own in seen if own for name in own}
+            schema = replace(schema, counts=tuple(one for one in schema.counts if one.feature in names))
         # sum_i w_i (a_i lambda_i + b_i) is the slope sum_i w_i a_i times a mean with weights w_i a_i, and a
         # level. For one member these are its own numbers, to the bit.
         slopes = [share * one.calibrator.slope for share, one in zip(shares, fitted, strict=True)]
@@ -312,6 +319,9 @@ class Model:
         if self.held_out is not None:
             self.held_out.save(folder / _HELD_OUT_FILE)
             files.append(_HELD_OUT_FILE)
+        if arrays := self.schema.arrays():
+            write_file(folder / _VALUES_FILE, pack("values", arrays))
+            files.append(_VALUES_FILE)
         packages = packages_of(member.fitted.candidate.family for member in self.members)
         return {
             "members": members,
@@ -351,7 +361,7 @@ def load(folder: str | Path, *, verify: Key | None = None) -> Model:
             # Who signed the model vouches for its files, so that none needs the trial.
             for part in described["parts"].values():
                 trust(part)
-        schema = Schema.from_dict(described["schema"])
+        schema = _read_schema(source, described)
         calibrator = Calibrator.from_dict(described["calibrator"])
         facts = described["facts"]
         members = tuple(_read_member(source, entry) for entry in described["members"])
@@ -362,6 +372,14 @@ def load(folder: str | Path, *, verify: Key | None = None) -> Model:
         raise ValueError(f"{source / MODEL_FILE} lacks an entry or has a wrong one: {error}") from None
     held_out = RankSketch.load(source / _HELD_OUT_FILE) if _HELD_OUT_FILE in described["parts"] else None
     return Model(schema, members, calibrator, read, held_out, facts, described["description_sha256"])
+
+
+def _read_schema(source: Path, described: Mapping[str, Any]) -> Schema:
+    values = described["schema"]
+    if _VALUES_FILE not in described["parts"]:
+        return Schema.from_dict(values)
+    path = source / _VALUES_FILE
+    return unpack("values", path.read_bytes(), str(path), partial(Schema.from_dict, values))
 
 
 def _check_files(source: Path, described: Mapping[str, Any]) -> None:
@@ -375,7 +393,7 @@ def _check_files(source: Path, described: Mapping[str, Any]) -> None:
     wanted = {
         f"{place}/{name}" for place, family in zip(folders, families) for name in FAMILIES[family].files
     }
-    listed = {*described["parts"]} - {_HELD_OUT_FILE}
+    listed = {*described["parts"]} - {_HELD_OUT_FILE, _VALUES_FILE}
     for name in sorted(wanted - listed):
         raise ValueError(f"{source / MODEL_FILE} has no digest of {name}, which its members are read from")
     for name in sorted(listed - wanted):

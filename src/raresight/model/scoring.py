@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..common.atomic_files import replacing
 from ..tables.column_codec import DecimalMarks, read_with_marks
 from ..tables.reader import open_batches
 from ..tables.sources import split_source
+from ..tables.value_keys import text_keys
 from .folder import MODEL_FILE
 from .model import Model
 from .policies import DEFAULT_POLICY
@@ -27,6 +29,8 @@ __all__ = ["SCORE_COLUMNS", "Scored", "ScoringProgress", "score_file"]
 
 SCORE_COLUMNS = ("log_odds", "probability", "alert")
 
+# Memory must not grow with the file.
+_MOST_UNKNOWN = 100_000
 _ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
 _SUFFIXES = (".parquet", ".csv", *_ARROW_SUFFIXES)
 
@@ -48,8 +52,9 @@ class Scored:
         out: The file.
         rows: Its rows, one for each row of the source.
         alerts: Rows that raise an alert.
-        unknown: For each categorical column with such values, how many were not in the training rows. They
-            are scored as missing.
+        unknown: For each categorical column with such values, the rows whose value training did not have. It
+            is scored as missing.
+        unknown_values: How many different ones there are; counting ends at 100,000.
         infinite: For each numeric column with such values, how many were infinite. They are scored as
             missing, too.
     """
@@ -58,6 +63,7 @@ class Scored:
     rows: int
     alerts: int
     unknown: Mapping[str, int]
+    unknown_values: Mapping[str, int]
     infinite: Mapping[str, int]
 
 
@@ -85,7 +91,7 @@ def score_file(
         batch_rows: Rows at a time.
 
     Returns:
-        The counts of rows, alerts, unknown categories and infinite values.
+        The counts of rows, alerts, unknown values and infinite values.
 
     A fitted model in three lines:
 
@@ -100,19 +106,18 @@ def score_file(
     if taken:
         raise ValueError(f"the column {taken[0]!r} cannot be kept: scores are written under that name")
     threshold = model.policy(policy).threshold  # an unknown name is refused before anything is read
-    used = [column.name for column in model.schema.columns]
-    columns = list(dict.fromkeys([*used, *kept]))
+    columns = list(dict.fromkeys([*model.schema.columns_read, *kept]))
     batches = open_batches(source, columns=columns, rows=batch_rows)
 
     def write(marks: DecimalMarks) -> Scored:
         rows = alerts = 0
-        unknown: Counter[str] = Counter()
+        unknown = _Unknown()
         infinite: Counter[str] = Counter()
         with replacing(target) as path, _Writer(path, target.suffix.lower()) as writer:
             for batch in batches:
                 scores, raised = _scored_batch(model, batch, kept, rows, threshold, marks)
                 writer.write(scores)
-                unknown.update(model.schema.unknown_counts(batch))
+                unknown.update(model.schema.unseen_values(batch))
                 infinite.update(model.schema.infinite_counts(batch))
                 rows += batch.num_rows
                 alerts += raised
@@ -121,7 +126,7 @@ def score_file(
             if not rows:
                 raise ValueError(f"{_named(source)} has no rows to score")
             marks.refuse_unsure()  # before the file is in its place
-        return Scored(target, rows, alerts, dict(+unknown), dict(+infinite))
+        return Scored(target, rows, alerts, dict(+unknown.rows), unknown.values(), dict(+infinite))
 
     return read_with_marks(write)
 
@@ -142,6 +147,25 @@ def _scored_batch(
     ]
     made = pyarrow.RecordBatch.from_arrays(arrays, names=[*kept, *SCORE_COLUMNS])
     return made, int(np.count_nonzero(alert))
+
+
+class _Unknown:
+    """Counts the rows with values that training did not have, and the different ones among these values."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[str] = Counter()
+        self._keys: dict[str, NDArray[np.uint64]] = {}
+
+    def update(self, batch: Mapping[str, Any]) -> None:
+        for name, texts in batch.items():
+            known = self._keys.get(name, np.empty(0, np.uint64))
+            if len(texts):
+                self.rows[name] += len(texts)
+                if len(known) < _MOST_UNKNOWN:
+                    self._keys[name] = np.union1d(known, text_keys(texts))[:_MOST_UNKNOWN]
+
+    def values(self) -> dict[str, int]:
+        return {name: len(keys) for name, keys in self._keys.items()}
 
 
 class _NativeWriter(Protocol):

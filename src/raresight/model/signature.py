@@ -13,6 +13,7 @@ import hmac
 import os
 from pathlib import Path
 
+from ..common.atomic_files import regular_file
 from .folder import (
     SIGNATURE_FILE,
     Described,
@@ -73,15 +74,17 @@ def read_key(key: Key | None = None) -> bytes:
 
     White space around it does not count, such as the end of a line.
     """
-    if key is None:
-        where, content = f"the environment variable {KEY_VARIABLE}", os.environ.get(KEY_VARIABLE, "").encode()
+    if key is None or key == "":
+        where = f"the environment variable {KEY_VARIABLE}"
+        # An empty name of a file asks for a key, so it does not stand for the environment's.
+        content = b"" if key == "" else os.environ.get(KEY_VARIABLE, "").encode()
         if not content.strip():
             raise ValueError(f"there is no key: give the file that holds it, or set {where}")
     elif isinstance(key, bytes):
         where, content = "the key", key
     else:
         where = str(key)
-        with Path(key).open("rb") as file:
+        with regular_file(Path(key)).open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     secret = content.strip()
     if not _LEAST_BYTES <= len(secret) <= _MOST_BYTES:

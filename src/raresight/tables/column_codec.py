@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from raresight.tables._arrow import arrow, compute, missing_of, numbers_from, whole
 from raresight.tables.columns import Column
 from raresight.tables.date_formats import (
+    CLOCKS,
     DAY,
     NUMBER_FORMATS,
     describe_date_format,
@@ -22,6 +23,7 @@ from raresight.tables.date_formats import (
 )
 from raresight.tables.number_formats import in_other_marks, numbers_written
 from raresight.tables.text_values import NO_VALUE, is_text, numbers_in_text, truths
+from raresight.tables.value_keys import is_rare
 
 # The last whole day, and by its opposite the first one, that 64 bits of microseconds hold: a day of 294246.
 LAST_MOMENT = (2**63 // DAY - 1) * DAY
@@ -223,7 +225,7 @@ def moments_of(values: Any, column: Column, first_row: int) -> Any:
         return pa.nulls(len(array), pa.int64())
     if is_moment(type_):
         return typed_moments(array)
-    in_numbers = column.date_format in NUMBER_FORMATS
+    in_numbers = column.date_format in NUMBER_FORMATS or column.date_format in CLOCKS
     if not (is_text(type_) or (in_numbers and is_number(type_))):
         raise ValueError(
             f"column {column.name!r} held dates in training, but is now of the type {type_}; convert it first"
@@ -298,18 +300,33 @@ def texts_of(values: Any) -> Any:
         raise ValueError(f"values of the type {type_} cannot be categories; convert them to text") from None
 
 
-def codes_of(values: Any, column: Column) -> tuple[NDArray[Any], int]:
-    """Return category codes, NaN where missing or unknown, and the number of unknown values."""
+def codes_of(values: Any, column: Column) -> NDArray[Any]:
+    """Return category codes, NaN where missing or unknown."""
     pa, pc = arrow(), compute()
     array = plain(values)
     if pa.types.is_null(array.type):
-        return np.full(len(array), np.nan), 0
+        return np.full(len(array), np.nan)
     texts = texts_of(array)
-    # A missing value is no category, and neither is the empty text.
-    codes = pc.index_in(texts, value_set=pa.array(column.categories, texts.type), skip_nulls=True)
-    absent = texts.null_count + int(pc.sum(pc.equal(texts, "")).as_py() or 0)
-    unknown = codes.null_count - absent
-    return numbers_from(codes), unknown
+    return numbers_from(
+        pc.index_in(texts, value_set=pa.array(column.categories, texts.type), skip_nulls=True)
+    )
+
+
+def unseen_of(values: Any, column: Column) -> Any:
+    """Return the values of a categorical column that training did not have, as Arrow text, each row's own.
+
+    Missing values, the empty text and categories that were too rare to be kept are left out.
+    """
+    pa, pc = arrow(), compute()
+    array = plain(values)
+    if pa.types.is_null(array.type):
+        return pa.nulls(0, pa.string())
+    texts = texts_of(array).drop_null()
+    known = pa.array([*column.categories, ""], texts.type)
+    texts = texts.filter(pc.invert(pc.is_in(texts, value_set=known)))
+    if column.many_numbers:
+        texts = texts.filter(numbers_in_text(texts).is_null())
+    return texts.filter(pa.array(~is_rare(texts, column.rare))) if column.rare else texts
 
 
 def _first_unknown(array: Any, converted: Any, column: Column) -> int:

@@ -41,6 +41,7 @@ from raresight.tables.summaries import (
     summarize_numbers,
 )
 from raresight.tables.text_values import NO_VALUE, kind_of_text, numbers_in_text, truths
+from raresight.tables.value_keys import rare_keys
 
 MOST_CATEGORIES = 255
 ALL_CATEGORIES = 20
@@ -345,6 +346,7 @@ class _TextColumn:
             note = f"more than {MOST_NUMBERS} different numbers are missing"
         elif distinct > 100 and distinct > 0.9 * present:
             return Dropped(name, f"identifier: {distinct} different texts in {present} rows")
+        rare = b""
         if distinct <= ALL_CATEGORIES and self.texts.folded is None:
             kept = values.to_pylist()
         else:
@@ -355,9 +357,11 @@ class _TextColumn:
             if not kept:
                 return Dropped(name, f"identifier: {distinct} texts, each in one row only")
             if len(kept) < len(values):
-                rare = f"{len(kept)} of {len(values)} categories kept, the rarer ones are missing"
-                note = "; ".join(filter(None, [rare, note]))
-        return Column(name, "categorical", categories=tuple(sorted(kept)), note=note)
+                said = f"{len(kept)} of {len(values)} categories kept, the rarer ones are missing"
+                note = "; ".join(filter(None, [said, note]))
+                rare = rare_keys(values, kept)
+        folded = self.texts.folded is not None
+        return Column(name, "categorical", tuple(sorted(kept)), note=note, rare=rare, many_numbers=folded)
 
     def marks(self, converted: Any) -> tuple[str, ...] | None:
         """Return the texts that stand for a missing value; None if the column is not of this kind."""

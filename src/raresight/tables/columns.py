@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from raresight.tables.number_formats import NumberFormat
@@ -25,6 +25,8 @@ class Column:
         comma: Whether a numeric column was text with decimal commas, so that the text "1,5" means 1.5.
         thousands, currency, percent, parentheses: The rest of its `NumberFormat`.
         date_format: The format of dates in text, such as "DD.MM.YYYY"; empty for ISO.
+        rare: The keys of the categories that were too many to be kept, see `raresight.tables.value_keys`.
+        many_numbers: Whether texts that are numbers were too many to be counted one by one.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Column:
     percent: bool = False
     parentheses: bool = False
     date_format: str = ""
+    rare: bytes = field(default=b"", repr=False)
+    many_numbers: bool = False
 
     @property
     def number_format(self) -> NumberFormat:

@@ -6,6 +6,7 @@ a day. A year of two digits is one of 1969 to 2068, as in POSIX.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,21 @@ _FORMATS = {
     "DD.MM.YY": r"(?P<day>\d{2})\.(?P<month>\d{2})\.(?P<year>\d{2})",
     "DD Mon YY": rf"{_D}[-/ ]{_NAME}[-/ ]{_YY}",
 }
+_SECONDS = re.compile(r"time|sec|dt$", re.IGNORECASE)
 _PATTERNS = {format: f"^{date}{'' if '(?P<time>' in date else _TIME}$" for format, date in _FORMATS.items()}
 # Whole numbers that are dates, and how many digits of them are the time of day.
 NUMBER_FORMATS = {"YYYYMMDD": 0, "YYYYMMDDhhmmss": 6}
+# Numbers that count from a moment on, with the microseconds of their unit. Their own start is unknown where
+# it is not 1970: the hour of day is then one of a clock that is wrong by a constant, as is the weekday.
+CLOCKS = {
+    "seconds since 1970": 1e6,
+    "milliseconds since 1970": 1e3,
+    "microseconds since 1970": 1.0,
+    "nanoseconds since 1970": 1e-3,
+    "seconds since a start": 1e6,
+}
+# Counts from 1970 on are those of 1990 to 2040: few other numbers are.
+_FIRST_COUNT, _LAST_COUNT = 631_152_000, 2_208_988_800
 # The years in which numbers are taken as dates; 9999-12-31 is written for "no end".
 _FIRST_YEAR, _LAST_YEAR, _NO_END = 1900, 2100, 99_991_231
 # What stands for a missing date among such numbers.
@@ -121,7 +134,7 @@ def moments_written(values: Any, format: str) -> Any:
     """
     if format == "":
         return moments_in_text(values)
-    if format in NUMBER_FORMATS:
+    if format in NUMBER_FORMATS or format in CLOCKS:
         moments = moments_in_numbers(numbers_from(numbers_in_text(values)), format)
     else:
         moments = _moments(compute().utf8_trim_whitespace(whole(values)), format)
@@ -232,7 +245,7 @@ def moments_in_numbers(numbers: NDArray[Any], format: str, *, only_plausible: bo
 
     Args:
         numbers: Numbers, NaN where missing.
-        format: One of `NUMBER_FORMATS`.
+        format: One of `NUMBER_FORMATS` or of `CLOCKS`.
         only_plausible: Whether only years 1900 to 2100, and numbers for "no date" and "no end", are read.
 
     Example:
@@ -241,6 +254,10 @@ def moments_in_numbers(numbers: NDArray[Any], format: str, *, only_plausible: bo
     """
     if numbers.dtype.kind == "f":
         numbers = numbers.astype(np.float64, copy=False)
+    if format in CLOCKS:
+        micros = np.asarray(numbers, np.float64) * CLOCKS[format]
+        known = np.abs(micros) < 2.0**62  # and not NaN
+        return arrow().array(np.where(known, micros, 0).astype(np.int64), mask=~known)
     known = (numbers >= 0) & (numbers < 10**15) & (numbers == np.floor(numbers))
     date, clock = np.divmod(np.where(known, numbers, 0).astype(np.int64), 10 ** NUMBER_FORMATS[format])
     days, valid = _days(date // 10_000, date // 100 % 100, date % 100)
@@ -256,7 +273,7 @@ def moments_in_numbers(numbers: NDArray[Any], format: str, *, only_plausible: bo
 
 def no_date_numbers(numbers: NDArray[Any], format: str) -> NDArray[np.bool_]:
     """Mark the numbers that stand for a missing date among numbers of this format: 0 and all nines."""
-    zero, nines = _NO_DATES[format]
+    zero, nines = _NO_DATES.get(format, (np.nan, np.nan))
     return np.asarray((numbers == zero) | (numbers == nines))
 
 
@@ -267,7 +284,39 @@ def describe_date_format(format: str) -> str:
         >>> describe_date_format(""), describe_date_format("DD.MM.YYYY")
         ('ISO date', 'date of the form DD.MM.YYYY')
     """
+    if format in CLOCKS:
+        return f"number of {format}"
     return f"date of the form {format}" if format else "ISO date"
+
+
+def find_clock(name: str, low: float, high: float) -> tuple[str, tuple[str, ...]]:
+    """Find what the numbers of a time column count, one of `CLOCKS`, and which parts of it recur.
+
+    Seconds since a start are known by the name of the column and a first value in the first week. Hours recur
+    in one and a half days or more, weekdays in two weeks or more.
+
+    Args:
+        name: The name of the column.
+        low, high: The least and the greatest number.
+
+    Example:
+        >>> find_clock("Time", 0, 172792), find_clock("created", 1377986400, 1380578400)
+        (('seconds since a start', ('hour',)), ('seconds since 1970', ('hour', 'weekday')))
+        >>> find_clock("step", 1, 743)
+        ('', ())
+    """
+    found = ""
+    for format, micros in CLOCKS.items():
+        if format == "seconds since a start":
+            fits = _SECONDS.search(name) is not None and 0 <= low <= 7 * 86_400
+        else:
+            fits = low * micros / 1e6 >= _FIRST_COUNT and high * micros / 1e6 <= _LAST_COUNT
+        if fits:
+            found = format
+            break
+    days = (high - low) * CLOCKS.get(found, 0.0) / DAY
+    parts = ["hour"] * (days >= 1.5) + ["weekday"] * (days >= 14)
+    return (found, tuple(parts)) if parts else ("", ())
 
 
 def ambiguous_dates(formats: tuple[str, ...], values: Any) -> str:

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -23,15 +24,19 @@ from raresight.tables.column_codec import (
     numbers_of,
     plain,
     read_with_marks,
+    texts_of,
     typed_moments,
     typed_numbers,
+    unseen_of,
 )
-from raresight.tables.column_kinds import decide_column, looks_like_identifier
+from raresight.tables.column_kinds import EQUAL, decide_column, looks_like_identifier
 from raresight.tables.columns import Column, Dropped
-from raresight.tables.date_formats import ambiguous_dates, find_date_format, moments_written
+from raresight.tables.date_formats import ambiguous_dates, find_clock, find_date_format, moments_written
 from raresight.tables.summaries import ColumnSummary, TableSummary, summarize
 from raresight.tables.targets import Target, labels_of, learn_target
 from raresight.tables.text_values import is_text, numbers_in_text
+from raresight.tables.value_counts import MOST_COUNTED, ValueCounts, count_of_texts
+from raresight.tables.value_keys import Keys, number_keys, text_keys
 
 __all__ = ["Column", "Dropped", "Schema", "check_name", "learn_schema", "summarize_parts"]
 
@@ -53,6 +58,7 @@ class Schema:
         wide: Whether a column needs more than float32.
         target_note: A note on how the positive value was chosen, if that was a guess.
         time_format: The date format of a time column of text, such as "DD.MM.YYYY"; empty for ISO.
+        counts: The columns whose values are counted, too; their features come after all others.
 
     Example:
         >>> import pyarrow as pa
@@ -80,11 +86,28 @@ class Schema:
     wide: bool = False
     target_note: str = ""
     time_format: str = ""
+    counts: tuple[ValueCounts, ...] = ()
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the matrix's columns; a date gives several."""
-        return tuple(name for column in self.columns for name in column.features)
+        return (*(name for column in self.columns for name in column.features), *self.count_names)
+
+    @property
+    def count_names(self) -> tuple[str, ...]:
+        """The names of the features that are counts, which are the last ones."""
+        return tuple(one.feature for one in self.counts)
+
+    @cached_property
+    def columns_read(self) -> tuple[str, ...]:
+        """The columns that a table must have."""
+        return tuple(dict.fromkeys([c.name for c in self.columns] + [one.column for one in self.counts]))
+
+    @cached_property
+    def numeric(self) -> dict[str, int]:
+        """The positions in the matrix of the numeric columns."""
+        kinds = [(column.name, column.kind) for column in self.columns for _ in column.features]
+        return {name: place for place, (name, kind) in enumerate(kinds) if kind == "numeric"}
 
     @cached_property
     def categorical(self) -> tuple[int, ...]:
@@ -119,11 +142,31 @@ class Schema:
         self._refuse_missing_columns(table)
         matrix = np.empty((table.num_rows, len(self.feature_names)), dtype=self.dtype)
         start = 0
-        for batch in _batches(table, [column.name for column in self.columns]):
+        ordinary = len(self.feature_names) - len(self.counts)
+        for batch in _batches(table, list(self.columns_read)):
             stop = start + batch.num_rows
-            _fill(matrix[start:stop], self._numbers(batch, first_row + start, marks))
+            _fill(matrix[start:stop, :ordinary], self._numbers(batch, first_row + start, marks))
+            if self.counts:
+                texts = keys_of(batch, [one.column for one in self.counts if one.text])
+                matrix[start:stop, ordinary:] = self.count_features(matrix[start:stop], texts)
             start = stop
         return matrix
+
+    def count_features(
+        self, coded: NDArray[Any], texts: Mapping[str, Keys], *, in_training: bool = False
+    ) -> NDArray[np.float32]:
+        """Return the features that are counts.
+
+        Args:
+            coded: The matrix of the rows, at least the ordinary columns.
+            texts: The keys of those columns that are counted as text.
+            in_training: As for `ValueCounts.of`.
+        """
+        features = np.empty((len(coded), len(self.counts)), np.float32)
+        for place, one in enumerate(self.counts):
+            keys = texts[one.column] if one.text else number_keys(coded[:, self.numeric[one.column]])
+            features[:, place] = one.of(keys, in_training=in_training)
+        return features
 
     def _numbers(self, batch: Any, first_row: int, marks: DecimalMarks) -> list[NDArray[Any]]:
         """Code the columns of the matrix one by one."""
@@ -134,19 +177,27 @@ class Schema:
                 if column.kind == "numeric":
                     numbers.append(numbers_of(values, column, first_row, marks))
                 elif column.kind == "categorical":
-                    numbers.append(codes_of(values, column)[0])
+                    numbers.append(codes_of(values, column))
                 else:
                     numbers.extend(date_parts(moments_of(values, column, first_row), column.parts))
         return numbers
 
-    def unknown_counts(self, table: Any) -> dict[str, int]:
-        """Count the rows with an unknown category, for each categorical column."""
+    def unseen_values(self, table: Any) -> dict[str, Any]:
+        """Return the values that the training table did not have, for each categorical column.
+
+        Each is an Arrow array of text with one entry per row that has such a value. A category that was known
+        but too rare to be kept is not among them.
+        """
         self._refuse_missing_columns(table)
         return {
-            column.name: codes_of(table.column(column.name), column)[1]
+            column.name: unseen_of(table.column(column.name), column)
             for column in self.columns
             if column.kind == "categorical"
         }
+
+    def unknown_counts(self, table: Any) -> dict[str, int]:
+        """Count the rows with a value that the training table did not have, for each categorical column."""
+        return {name: len(values) for name, values in self.unseen_values(table).items()}
 
     def infinite_counts(self, table: Any) -> dict[str, int]:
         """Count the infinite values, which are taken as missing, for each column of numbers."""
@@ -158,7 +209,7 @@ class Schema:
         }
 
     def unknown_share(self, table: Any) -> dict[str, float]:
-        """Return the share of rows with an unknown category, for each categorical column."""
+        """Return the shares of rows that `unknown_counts` counts."""
         rows = max(table.num_rows, 1)
         return {name: count / rows for name, count in self.unknown_counts(table).items()}
 
@@ -193,13 +244,30 @@ class Schema:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON holds exactly; `from_dict` reads them."""
+        """Return plain values that JSON holds exactly; `from_dict` reads them, together with `arrays`."""
         values = asdict(self)
+        for column in values["columns"]:
+            column["rare"] = len(column["rare"]) // 4
+        for one in values["counts"]:
+            one["values"] = len(one.pop("keys"))
+            del one["counts"]
         return {key: _listed(value) for key, value in values.items()}
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what is too large for JSON; empty for most tables."""
+        rare = {
+            f"rare_{place}": np.frombuffer(column.rare, "<u4")
+            for place, column in enumerate(self.columns)
+            if column.rare
+        }
+        keys = {f"keys_{place}": one.keys for place, one in enumerate(self.counts)}
+        return {**rare, **keys, **{f"counts_{place}": one.counts for place, one in enumerate(self.counts)}}
+
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Schema:
-        """Read the schema that `to_dict` wrote.
+    def from_dict(
+        cls, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    ) -> Schema:
+        """Read the schema that `to_dict` and `arrays` wrote.
 
         Raises:
             ValueError: If something is missing or is no such schema.
@@ -213,18 +281,31 @@ class Schema:
                         "categories": tuple(column["categories"]),
                         "missing_marks": tuple(column["missing_marks"]),
                         "parts": tuple(column["parts"]),
+                        "rare": _checked(arrays, f"rare_{place}", "<u4", column.get("rare", 0)).tobytes(),
                     }
                 )
-                for column in fields.pop("columns")
+                for place, column in enumerate(fields.pop("columns"))
             )
             dropped = tuple(Dropped(**column) for column in fields.pop("dropped"))
-            return cls(columns=columns, dropped=dropped, **fields)
+            counts = tuple(
+                ValueCounts(
+                    one["column"],
+                    one["feature"],
+                    one["text"],
+                    _checked(arrays, f"keys_{place}", "<u8", one["values"]),
+                    _checked(arrays, f"counts_{place}", "<u4", one["values"]),
+                )
+                for place, one in enumerate(fields.pop("counts", ()))
+            )
+            schema = cls(columns=columns, dropped=dropped, counts=counts, **fields)
+            _ = [schema.numeric[one.column] for one in counts if not one.text]
+            return schema
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"this is no schema of a table: {error}") from error
 
     def _refuse_missing_columns(self, table: Any) -> None:
         names = set(_names(table))
-        missing = [column.name for column in self.columns if column.name not in names]
+        missing = [name for name in self.columns_read if name not in names]
         if not missing:
             return
         shown = ", ".join(repr(name) for name in missing[:5]) + (", …" if len(missing) > 5 else "")
@@ -247,7 +328,8 @@ def learn_schema(
     - Dates and text that holds dates give day, hour and weekday.
     - Other text is categorical; the 255 most frequent categories are kept.
     - Constants, columns without values, identifiers and nested values are dropped with the reason.
-    - The group column is dropped, and so is the day of the time column, which only separates past and future.
+    - The group column is dropped. Of the time column hour and weekday stay: its day only separates past and
+      future.
 
     Args:
         source: An Arrow table, see `read_table`, or the summary of its parts, see `summarize_parts`.
@@ -291,7 +373,7 @@ def learn_schema(
             dropped.append(Dropped(name, "left out as asked for"))
             continue
         decision = decide_column(summary.column(name))
-        decided = _without_day(decision.column) if name == time else decision.column
+        decided = _recurring(decision.column, summary.column(name)) if name == time else decision.column
         if isinstance(decided, Column):
             columns.append(decided)
             wide = wide or (decision.wide and decided.kind == "numeric")
@@ -334,6 +416,25 @@ def summarize_parts(parts: Any) -> TableSummary:
     return summarize(parts, keep=looks_like_identifier)
 
 
+def text_columns_to_count(summary: TableSummary, schema: Schema) -> list[str]:
+    """Choose the columns of text whose values may be worth counting, the widest ones if they are many."""
+    # A long number that is no feature, such as that of a card, may still repeat.
+    names = [column.name for column in schema.columns if column.kind == "categorical"]
+    names += [column.name for column in schema.dropped if EQUAL in column.reason]
+    widths = {name: count_of_texts(summary.column(name)) for name in names}
+    widest = sorted(names, key=lambda name: -widths[name])[:MOST_COUNTED]
+    return [name for name in names if name in widest and widths[name]]
+
+
+def keys_of(table: Any, names: Collection[str]) -> dict[str, Keys]:
+    """Return the keys of the values of columns of text."""
+    found = {}
+    for name in names:
+        with naming_column(name):
+            found[name] = text_keys(texts_of(table.column(name)))
+    return found
+
+
 def _names(table: Any) -> list[str]:
     return list(table.schema.names)
 
@@ -362,16 +463,23 @@ def check_name(names: list[str], name: str, role: str) -> None:
     raise ValueError(f"the table has no {role} {name!r}; {advice}")
 
 
-def _without_day(decided: Column | Dropped) -> Column | Dropped:
-    """Take the day out of the time column: no day of the training rows comes again."""
-    reason = "time column: used only to split past and future"
-    if isinstance(decided, Dropped):
-        return Dropped(decided.name, reason)
-    parts = tuple(part for part in decided.parts if part != "day")
-    if decided.kind != "date" or not parts:
-        return Dropped(decided.name, reason)
-    note = "time column: without the day, which only separates past and future"
-    return replace(decided, parts=parts, note="; ".join(filter(None, [decided.note, note])))
+def _recurring(decided: Column | Dropped, summary: ColumnSummary) -> Column | Dropped:
+    """Keep the hour and the weekday of the time column: no day of the training rows comes again."""
+    if isinstance(decided, Column) and decided.kind == "date":
+        parts = tuple(part for part in decided.parts if part != "day")
+        note = "time column: without the day, which only separates past and future"
+        if parts:
+            return replace(decided, parts=parts, note="; ".join(filter(None, [decided.note, note])))
+    numbers = summary.numbers
+    # A column of dates without hours, or one that is not numbers throughout, has no clock.
+    if numbers.count - numbers.infinite == summary.rows and not (
+        isinstance(decided, Column) and decided.kind == "date"
+    ):
+        clock, parts = find_clock(summary.name, float(numbers.minimum), float(numbers.maximum))
+        if parts:
+            note = f"time column: {clock}, of which only {' and '.join(parts)} recur"
+            return Column(summary.name, "date", parts=parts, date_format=clock, note=note)
+    return Dropped(summary.name, "time column: used only to split past and future")
 
 
 # The time column is read apart from `decide_column`, which decides about features. That one drops row numbers
@@ -470,6 +578,14 @@ def _fill(matrix: NDArray[Any], columns: list[NDArray[Any]]) -> None:
             for position in np.flatnonzero(np.isinf(block).any(0)).tolist():
                 values = columns[position][start : start + _BLOCK]
                 block[:, position] = np.where(np.isinf(values), np.nan, np.clip(values, -largest, largest))
+
+
+def _checked(arrays: Mapping[str, NDArray[Any]], name: str, dtype: str, length: int) -> NDArray[Any]:
+    """Return an array of `Schema.arrays`."""
+    found = arrays[name] if length else np.empty(0, dtype)
+    if found.shape != (length,) or found.dtype != np.dtype(dtype):
+        raise ValueError(f"{length} values of type {dtype} were expected as {name!r}")
+    return found
 
 
 def _listed(value: Any) -> Any:

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -30,7 +30,17 @@ from raresight.tables.held_out_checks import positive_share_warnings
 from raresight.tables.leaks import find_leaks
 from raresight.tables.profile import Profile, make_profile
 from raresight.tables.reader import Batches, TableWarning, open_batches
-from raresight.tables.schema import Schema, check_name, learn_schema, summarize_parts
+from raresight.tables.schema import (
+    Schema,
+    check_name,
+    keys_of,
+    learn_schema,
+    summarize_parts,
+    text_columns_to_count,
+)
+from raresight.tables.summaries import TableSummary
+from raresight.tables.value_counts import ValueCounts, learn_counts
+from raresight.tables.value_keys import Keys
 
 N_FOLDS = 3
 # Largest number of negatives in the search; final models use every row. At a false-positive rate of 0.001
@@ -77,6 +87,15 @@ class SearchRows:
 
 
 @dataclass(frozen=True, eq=False)
+class CountFeatures:
+    """Counts of values as further features of the training and the held-out rows; see `ValueCounts`."""
+
+    counts: tuple[ValueCounts, ...]
+    train: NDArray[np.float32]
+    test: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
 class Data:
     """A table that is ready for a search: typed columns, labels, held-out rows and folds.
 
@@ -89,6 +108,7 @@ class Data:
         search: The rows and folds of the search.
         profile: Statistics and warnings.
         fingerprint: A digest that is equal for sources of equal rows.
+        counts: Further features, which `schema` and the matrices do not have; see `with_counts`.
     """
 
     schema: Schema
@@ -101,6 +121,22 @@ class Data:
     search: SearchRows
     profile: Profile
     fingerprint: str
+    counts: CountFeatures
+
+    def with_counts(self) -> Data:
+        """Return the same rows with the features that are counts, after all others.
+
+        Their names are `schema.count_names` of the result. It is this record if no column is worth counting.
+        """
+        more = self.counts
+        if not more.counts:
+            return self
+        return replace(
+            self,
+            schema=replace(self.schema, counts=more.counts),
+            X=np.hstack([self.X, more.train], dtype=self.X.dtype, casting="same_kind"),
+            test=replace(self.test, X=np.hstack([self.test.X, more.test], dtype=self.X.dtype)),
+        )
 
 
 def read_data(
@@ -157,7 +193,8 @@ def read_data(
     order = arrow().Table.from_batches(kept)
     y, times, groups = schema.labels(order), schema.times(order), schema.groups(order)
     fingerprint = digest.hexdigest()
-    X = _code_rows(schema, batches, len(y))
+    keys = {name: np.empty(len(y), np.uint64) for name in text_columns_to_count(summary, schema)}
+    X = _code_rows(schema, batches, len(y), keys)
 
     def split_of(X: NDArray[Any]) -> tuple[Split, NDArray[Any] | None]:
         copies = _copies(X, y) if times is None and groups is None else None
@@ -174,8 +211,11 @@ def read_data(
         X = _without(X, schema, left_out)
         schema = schema.without(left_out)
         split, copies = split_of(X)
+    # A column that gives the target away is not counted either.
+    keys = {name: keys[name] for name in text_columns_to_count(summary, schema) if name in keys}
     if test is None:
         X, held = _take_apart(X, split)
+        counts = _count_values(summary, schema, (X, held), split, keys)
         held_out_rows = LabelledRows(
             held, y[split.test], *(None if a is None else a[split.test] for a in (times, groups))
         )
@@ -190,8 +230,11 @@ def read_data(
         y, numbers = y[split.train], split.train + 1
         times, groups, copies = (None if a is None else a[split.train] for a in (times, groups, copies))
     else:
+        counts = _count_values(summary, schema, (X, X[:0]), split, keys)
         numbers = np.arange(1, len(y) + 1)
-        held_out_rows, more, other = _read_test(schema, test)
+        held_out_rows, more, other = _read_test(replace(schema, counts=counts.counts), test)
+        held_out_rows, held_counts = _without_counts(held_out_rows, len(counts.counts))
+        counts = replace(counts, test=held_counts)
         notes, fingerprint = [*notes, *more], fingerprint + other
     _refuse_one_class(held_out_rows.y, test)
     profile = make_profile(
@@ -207,7 +250,7 @@ def read_data(
     )
     profile = replace(profile, warnings=(*notes, *profile.warnings))
     search = _search_rows(y, times, groups, copies, seed)
-    return Data(schema, X, y, numbers, held_out_rows, times, groups, search, profile, fingerprint)
+    return Data(schema, X, y, numbers, held_out_rows, times, groups, search, profile, fingerprint, counts)
 
 
 def _open(source: Any) -> tuple[Batches, list[str]]:
@@ -232,12 +275,14 @@ def _fingerprinted(batches: Batches, digest: Fingerprint, names: list[str], kept
         yield batch
 
 
-def _code_rows(schema: Schema, batches: Batches, rows: int) -> NDArray[Any]:
-    """Code the rows as one matrix."""
+def _code_rows(schema: Schema, batches: Batches, rows: int, keys: Mapping[str, Keys]) -> NDArray[Any]:
+    """Code the rows as one matrix, and fill in the keys of columns of text."""
     matrix = np.empty((rows, len(schema.feature_names)), schema.dtype)
     start = 0
     for batch in batches:
         matrix[start : start + batch.num_rows] = schema.matrix(batch, first_row=start)
+        for name, own in keys_of(batch, keys).items():
+            keys[name][start : start + len(own)] = own
         start += batch.num_rows
     return matrix
 
@@ -271,6 +316,32 @@ def _copies(X: NDArray[Any], y: NDArray[np.int8]) -> NDArray[np.int64] | None:
     if copies is None or min(len(np.unique(copies[y == value])) for value in (0, 1)) < FEWEST_DIFFERENT:
         return None
     return copies
+
+
+def _count_values(
+    summary: TableSummary,
+    schema: Schema,
+    coded: tuple[NDArray[Any], NDArray[Any]],
+    split: Split,
+    keys: Mapping[str, Keys],
+) -> CountFeatures:
+    """Count values in the training rows, and make the features of these and of the held-out rows."""
+    train, held = ({name: own[rows] for name, own in keys.items()} for rows in (split.train, split.test))
+    numeric = {name: coded[0][:, place] for name, place in schema.numeric.items()}
+    counts = learn_counts(summary, numeric, train, schema.feature_names)
+    counted = replace(schema, counts=counts)
+    return CountFeatures(
+        counts,
+        counted.count_features(coded[0], train, in_training=True),
+        counted.count_features(coded[1], held),
+    )
+
+
+def _without_counts(rows: LabelledRows, counts: int) -> tuple[LabelledRows, NDArray[np.float32]]:
+    """Take the last features away, and return them, too."""
+    ordinary = rows.X.shape[1] - counts
+    last = rows.X[:, ordinary:].astype(np.float32)
+    return replace(rows, X=np.ascontiguousarray(rows.X[:, :ordinary])), last
 
 
 def _read_test(schema: Schema, source: Any) -> tuple[LabelledRows, list[str], str]:

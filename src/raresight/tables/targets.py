@@ -124,20 +124,22 @@ def _meant(counts: dict[str, int], name: str) -> tuple[dict[str, int], TargetKin
     numbers = numbers_from(numbers_in_text(texts))
     truth_values = truths(texts).to_pylist()
     kind: TargetKind
+    values: list[Any]
     if present and None not in truth_values:
         # The user's own spelling, unless there are several of one value.
         own = len(present) == 2
         kind, values = "boolean", list(present) if own else [str(value) for value in truth_values]
     elif present and np.isfinite(numbers).all() and not any(re.match(r"\s*0\d", text) for text in present):
-        kind, values = "number", [_text(_number(text)) for text in present]
+        # As numbers, because 1e20 and 100000000000000000000 are one.
+        kind, values = "number", [_number(text) for text in present]
     else:
         return counts, "text"
     # Among numbers, "NA" is no value; among words it may be one.
     _refuse_some(sum(counts.values()) - sum(present.values()), sum(counts.values()), name)
-    meant: dict[str, int] = {}
+    meant: dict[Any, int] = {}
     for value, count in zip(values, present.values(), strict=True):
         meant[value] = meant.get(value, 0) + count
-    return meant, kind
+    return {_text(value): count for value, count in meant.items()}, kind
 
 
 def labels_of(values: Any, name: str, target: Target, first_row: int = 0) -> NDArray[np.int8]:
@@ -156,6 +158,8 @@ def labels_of(values: Any, name: str, target: Target, first_row: int = 0) -> NDA
     else:
         numbers = _as_numbers(array, kind)
         is_positive, is_negative = (numbers == _number(value) for value in (target.positive, target.negative))
+        if (is_positive & is_negative).any():  # exact in training, but of another type now
+            raise ValueError(_equal_in_float64(name, target.positive))
     strange = ~(is_positive | is_negative)
     if strange.any():
         row = int(np.argmax(strange))
@@ -206,8 +210,19 @@ def _as_numbers(array: Any, kind: TargetKind) -> NDArray[Any]:
     pa, pc = arrow(), compute()
     numbers = pc.coalesce(numbers_in_text(array), truths(array).cast(pa.float64()))
     # In float64 the labels 2^53 and 2^53 + 1 would be one.
-    exact = as_integers(pc.utf8_trim_whitespace(array), numbers)
-    return numbers_from(numbers if exact is None else exact)
+    text = pc.utf8_trim_whitespace(array)
+    exact = as_integers(text, numbers)
+    if exact is not None:
+        return numbers_from(exact)
+    if (pc.max(pc.abs(numbers)).as_py() or 0.0) < 2.0**53:
+        return numbers_from(numbers)
+    # Beyond 64 bits only Python's numbers are exact. Labels have few distinct texts.
+    by_text: dict[str, float | int] = {}
+    for written, number in zip(text.to_pylist(), numbers.to_pylist(), strict=True):
+        if written not in by_text:
+            by_text[written] = np.nan if number is None else _number(written)
+    read: NDArray[Any] = np.array([by_text[written] for written in text.to_pylist()], object)
+    return read
 
 
 def _text(value: Any) -> str:
@@ -236,10 +251,7 @@ def _not_two(counts: dict[str, int], name: str, kind: TargetKind) -> str:
     if len(counts) == 1:
         (value,) = counts
         if kind == "number" and abs(_number(value)) >= 2**53:
-            return (
-                f"the target column {name!r} holds numbers near {value}, which float64 cannot tell apart; "
-                "write the labels as 0 and 1"
-            )
+            return _equal_in_float64(name, value)
         return (
             f"the target column {name!r} holds only {value!r} in all rows; a model needs rows of both classes"
         )
@@ -251,6 +263,13 @@ def _not_two(counts: dict[str, int], name: str, kind: TargetKind) -> str:
         else "make a column of two values of it, or choose another one with --target"
     )
     return f"the target column {name!r} must have two values, but has {len(counts)} ({seen}); {advice}"
+
+
+def _equal_in_float64(name: str, value: str) -> str:
+    return (
+        f"the target column {name!r} holds numbers near {value}, which float64 cannot tell apart; "
+        "write the labels as 0 and 1"
+    )
 
 
 def _matched(positive: Any, values: list[str], kind: TargetKind, name: str) -> str:
@@ -271,11 +290,11 @@ def _matched(positive: Any, values: list[str], kind: TargetKind, name: str) -> s
     )
 
 
-def _asked_number(text: str) -> float | None:
+def _asked_number(text: str) -> float | int | None:
     if text.lower() in ("true", "false"):
         return float(text.lower() == "true")
     try:
-        return float(text)
+        return _number(text)
     except ValueError:
         return None
 

@@ -1,4 +1,4 @@
-"""The file of a sketch: a zip archive of arrays with a name and a version, nothing that runs when read."""
+"""A file of arrays: a zip archive with a name and a version, nothing that runs when read."""
 
 from __future__ import annotations
 
