@@ -132,6 +132,7 @@ def _run(
     limit = "" if budget is None else f"; the fit takes about {duration(budget)}"
     columns = rows.profile.column_summary()
     tell(FitProgress(f"Searching{limit}", columns=columns, notes=rows.profile.warnings))
+    rows = rows.with_counts()
     task = SearchTask.of(rows, Aim(**options.of(Aim)))
     with LocalEngine(options.jobs, folder / "search", options.space.modules) as engine:
         found = search(

@@ -176,9 +176,9 @@ def test_a_budget_is_kept(tmp_path):
 
 
 def test_the_fits_that_follow_may_take_all_the_time(tmp_path):
-    # A thousand times the rows would take minutes, so the search ends after its first candidate.
+    # A million times the rows would take hours, so the search ends after its first candidate.
     found = search(
-        small_task(of_all_rows=1000.0), small_space(), Limits(seconds=20.0), folder=tmp_path / "large"
+        small_task(of_all_rows=1e6), small_space(), Limits(seconds=20.0), folder=tmp_path / "large"
     )
     assert len(found.trials) == 1
     assert found.stopped_by == "budget"
@@ -283,3 +283,29 @@ def test_the_leaderboard(whole):
     # Where the first one failed, the next one takes its place.
     failed = replace(base, result=replace(base.result, message="it broke"))
     assert baseline_of(replace(found, trials=(failed, *found.trials[1:]))).number == 1
+
+
+def test_counts_of_values_are_tried_first(tmp_path):
+    task = small_task()
+    random = np.random.default_rng(0)
+    for helps in (True, False):
+        told = 2.0 * task.y if helps else np.zeros(len(task.y))
+        X = np.column_stack([task.X, random.normal(size=len(task.y)) + told]).astype(np.float32)
+        folder = tmp_path / str(helps)
+        with LocalEngine(2, folder) as engine:
+            found = search(
+                small_task(X=X, n_counts=1), small_space(), Limits(6), folder=folder, engine=engine
+            )
+        assert [trial.number for trial in found.trials] == list(range(6))
+        first, second, *others = found.trials
+        assert first.candidate.having(n_estimators=1) == second.candidate.having(n_estimators=1)
+        assert (first.with_counts, second.with_counts) == (False, True)
+        assert {trial.with_counts for trial in others} == {second.partial_auc > first.partial_auc}
+        assert others[0].with_counts or not helps
+        for trial in found.trials:  # each has its own scores
+            if trial.state == "complete":
+                assert trial.partial_auc == pytest.approx(
+                    partial_auc(task.y, found.out_of_fold(trial.number), task.aim.max_fpr, kind="mcclish")
+                )
+        again = search(small_task(X=X, n_counts=1), small_space(), Limits(6), folder=folder)
+        assert facts(again) == facts(found)

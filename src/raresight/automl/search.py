@@ -89,8 +89,9 @@ def search(
             try:
                 # Whether counts of values help is decided before everything else.
                 for jobs in (run.jobs_of_counts, run.jobs):
+                    before = run.issued
                     for index, results in engine.run(evaluator, jobs(), shared, interrupts):
-                        run.record(index, results)
+                        run.record(before + index, results)
                 stopped_by = run.stopped_by
             except KeyboardInterrupt:
                 stopped_by = "interrupted"
@@ -201,8 +202,13 @@ class _SearchRun:
         numbers = tuple(trial.number for trial in group)
         return Job(numbers, tuple(trial.candidate for trial in group), deadline, columns)
 
+    @property
+    def issued(self) -> int:
+        """Number of jobs so far."""
+        return len(self._issued)
+
     def record(self, index: int, results: Sequence[TrialResult]) -> None:
-        """Keep the results of a job."""
+        """Keep the results of a job, by its position among all."""
         self._running.discard(index)
         for trial, result in zip(self._issued[index], results):
             if not self._is_done(trial):

@@ -92,7 +92,7 @@ def _candidate(rank: int, trial: Trial, role: str, reach: float, min_gain: float
         f'<td class="n" data-label="Rank" data-value="{rank}">{rank}</td>'
         f'<td data-label="Model" data-value="{family}">{title}</td>'
         f'<td data-value="{w.name(candidate.loss)}"><code>{w.loss(candidate.loss)}</code>{badge}'
-        f'<span class="note parameters">{w.parameters(dict(candidate.parameters))}</span></td>'
+        f'<span class="note parameters">{_parameters(trial)}</span></td>'
         f'<td class="n" data-label="Partial AUC" data-value="{w.key(trial.partial_auc)}">'
         f"{w.decimal(trial.partial_auc)}</td>"
         f'<td class="n" data-label="Recall" data-value="{w.key(trial.recall)}">{w.percent(trial.recall)}</td>'
@@ -101,6 +101,11 @@ def _candidate(rank: int, trial: Trial, role: str, reach: float, min_gain: float
         f'<td class="n" data-label="Seconds" data-value="{w.key(seconds)}">{w.seconds(seconds)}</td>'
         f'<td data-label="State" data-value="{w.name(trial.state)}">{w.name(trial.state)}</td></tr>'
     )
+
+
+def _parameters(trial: Trial) -> str:
+    parameters = w.parameters(dict(trial.candidate.parameters))
+    return ", ".join(filter(None, [parameters, "counts of values" if trial.with_counts else ""]))
 
 
 def _bar(found: Comparison | None, reach: float, min_gain: float) -> str:
