@@ -9,7 +9,7 @@ summaries of long columns of numbers small. The rule depends on the texts alone,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, mask_of, naming_column, numbers_from
 from raresight.tables.column_codec import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
-from raresight.tables.date_formats import number_date_formats
+from raresight.tables.date_formats import NumberDates, dates_of_numbers
 from raresight.tables.text_values import NO_VALUE, is_text, numbers_in_text
 
 __all__ = [
@@ -57,7 +57,7 @@ class NumberSummary:
         few: Each distinct number with its count, or None if there are more than 64.
         inexact: Whether a whole number is not exact in float32.
         rounded: Numbers beyond 2**24, at most two for each of a sample of float32 values.
-        date_formats: The formats in which all of them are dates; see `number_date_formats`.
+        dates: How many of them are dates, by format; see `dates_of_numbers`.
         kept: All numbers, where they are needed; else None.
     """
 
@@ -73,7 +73,7 @@ class NumberSummary:
     few: Mapping[float | int, int] | None = None
     inexact: bool = False
     rounded: NDArray[np.float64] | None = None
-    date_formats: tuple[str, ...] = ()
+    dates: Mapping[str, NumberDates] = field(default_factory=dict)
     kept: NDArray[Any] | None = None
 
     @property
@@ -126,6 +126,7 @@ def summarize_numbers(numbers: NDArray[Any], *, integer: bool, keep: bool = Fals
     finite = present[np.isfinite(present)] if present.dtype.kind == "f" else present
     # Compared rather than subtracted, because differences of unsigned numbers wrap around.
     later, earlier = present[1:], present[:-1]
+    few = _few(present)
     inexact, rounded = False, None
     if len(finite) and max(abs(float(finite.max())), abs(float(finite.min()))) > _EXACT_FLOAT32:
         inexact, rounded = _beyond_float32(finite)
@@ -139,8 +140,8 @@ def summarize_numbers(numbers: NDArray[Any], *, integer: bool, keep: bool = Fals
         last=present[-1].item(),
         increasing=bool((later > earlier).all()),
         decreasing=bool((later < earlier).all()),
-        few=_few(present),
-        date_formats=number_date_formats(present),
+        few=few,
+        dates=dates_of_numbers(present, few),
         inexact=inexact,
         rounded=rounded,
         kept=present if keep else None,
@@ -181,7 +182,7 @@ def merge_numbers(left: NumberSummary, right: NumberSummary) -> NumberSummary:
         few=few,
         inexact=inexact,
         rounded=_sample(np.concatenate(parts)) if parts and not inexact else None,
-        date_formats=tuple(format for format in left.date_formats if format in right.date_formats),
+        dates={format: found.merge(right.dates[format]) for format, found in left.dates.items()},
         kept=kept,
     )
 
