@@ -291,6 +291,8 @@ def texts_of(values: Any) -> Any:
     type_ = array.type
     if is_text(type_):
         return array
+    if pa.types.is_decimal(type_) and type_.scale <= 0:
+        return array.cast(pa.string())  # exact, where float64 would make 10^30 and 10^30 + 1 one category
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         numbers = array.cast(pa.float64(), safe=False)
         numbers = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)

@@ -495,6 +495,8 @@ def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool =
         if pa.types.is_decimal(type_) and found.count:
             ends = compute().min_max(array).as_py()
             found = replace(found, minimum=ends["min"], maximum=ends["max"])
+            if type_.scale <= 0 and found.few is not None and found.largest >= 2.0**53:
+                found = replace(found, integer=True, few=_few_decimals(array))
         return made("boolean" if pa.types.is_boolean(type_) else "number", numbers=found)
     if is_text(type_):
         present = array.drop_null()
@@ -502,6 +504,14 @@ def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool =
         texts = _summarize_texts(present, floats, fold)
         return made("text", numbers=_numbers_of_text(present, floats, keep), texts=texts)
     return made("other")
+
+
+def _few_decimals(array: Any) -> Mapping[float | int, int] | None:
+    """Count whole decimals exactly, unless there are many."""
+    found = array.drop_null().value_counts()
+    if len(found) > MOST_COUNTED:
+        return None
+    return {int(one["values"]): one["counts"] for one in found.to_pylist()}
 
 
 def _numbers_of_text(present: Any, floats: Any, keep: bool) -> NumberSummary:
