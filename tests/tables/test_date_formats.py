@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from raresight.tables import Schema, learn_schema
 from raresight.tables.date_formats import find_date_format, moments_written
+from raresight.tables.schema import summarize_parts
 
 START = datetime.datetime(2024, 1, 25, 6, 30)
 MOMENTS = [START + datetime.timedelta(hours=7 * row) for row in range(200)]
@@ -142,6 +143,8 @@ def test_texts_of_either_size_are_dates(type_):
         ("13/1/68", "DD/MM/YY", "2068-01-13"),
         ("13/1/69", "DD/MM/YY", "1969-01-13"),
         ("28-feb-00", "DD Mon YY", "2000-02-28"),
+        ("Sun Jul 11 02:00:00 2021", "Mon DD hh:mm:ss YYYY", "2021-07-11 02:00"),
+        ("Sun Jul  4 02:00:00 UTC 2021", "Mon DD hh:mm:ss YYYY", "2021-07-04 02:00"),
     ],
 )
 def test_other_ways_to_write_a_date(text, format, read):
@@ -171,6 +174,9 @@ def test_what_looks_like_dates_and_is_not_read_says_so():
     for texts in (
         [f"1/{row % 12 + 1}/24" for row in range(200)],
         [f"{row % 9 + 1} Mai 2024" for row in range(200)],
+        [f"{row % 9 + 1}. März 2024" for row in range(200)],
+        [f"{row % 9 + 1} février 2024" for row in range(200)],
+        [f"So Mär {row % 9 + 1} 02:00:00 2021" for row in range(200)],
     ):
         column = learned(texts)[1].columns[0]
         assert column.kind == "categorical"
@@ -231,3 +237,41 @@ def test_zeros_and_nines_among_dates_are_missing():
 )
 def test_numbers_that_are_no_dates(numbers):
     assert learned(numbers)[1].columns[0].kind == "numeric"
+
+
+@pytest.mark.parametrize("write", [int, float, str, "{}.0".format])
+@pytest.mark.parametrize("wrong", [20210230, 18991231])
+def test_a_wrong_date_among_many_leaves_the_others_dates(write, wrong):
+    numbers = [*NUMBERS[:199], wrong]
+    table, schema = learned([write(number) for number in numbers])
+    column = schema.columns[0]
+    assert (column.kind, column.date_format) == ("date", "YYYYMMDD")
+    found = schema.matrix(table)[:, 0]
+    if wrong == 20210230:
+        assert "20210230 taken as missing" in column.note
+        assert np.flatnonzero(np.isnan(found)).tolist() == [199]
+    else:
+        assert found[199] == np.datetime64("1899-12-31").astype(int)
+    for other in (int, float, str, "{}.0".format):
+        again = pa.table({"when": [other(number) for number in numbers], "x": table["x"]})
+        np.testing.assert_array_equal(schema.matrix(again)[:, 0], found)
+    # The parts of a table decide as the whole.
+    cuts = [table.slice(0, 150), table.slice(150)]
+    parts = summarize_parts(cuts[0]).merge(summarize_parts(cuts[1]))
+    assert learn_schema(parts, "y").columns[0] == column
+
+
+def test_minutes_without_seconds():
+    table, schema = learned([number // 100 for number in WITH_TIME])
+    assert schema.columns[0].date_format == "YYYYMMDDhhmm"
+    expected = [np.datetime64(moment, "m").astype(int) / 1440 for moment in MOMENTS]
+    found = schema.matrix(table)
+    np.testing.assert_allclose(found[:, 0] + found[:, 1] / 24, expected, atol=0.01)
+
+
+@pytest.mark.parametrize("write", [int, str])
+def test_many_wrong_dates_leave_numbers_with_a_note(write):
+    for wrong in ([20210230 + row for row in range(8)], [20210230] * 15):
+        column = learned([write(n) for n in [*NUMBERS[: 200 - len(wrong)], *wrong]])[1].columns[0]
+        assert column.kind == "numeric"
+        assert "not read as dates YYYYMMDD: most are, but" in column.note

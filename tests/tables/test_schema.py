@@ -659,6 +659,7 @@ def test_whole_numbers_that_float64_cannot_tell_apart_are_not_constant():
         pa.array(few, pa.uint64()),
         pa.array([str(n) for n in few]),
         pa.array([f"{10**24 + int(i) % 5}" for i in order]),
+        pa.array([decimal.Decimal(10**30 + int(i) % 5) for i in order], pa.decimal128(38, 0)),
     ):
         column = column_of(values)
         assert (column.kind, len(column.categories)) == ("categorical", 5)

@@ -240,6 +240,9 @@ def moments_of(values: Any, column: Column, first_row: int) -> Any:
     if in_numbers:
         numbers = numbers_from(numbers_in_text(array)) if is_text(type_) else typed_numbers(array)
         absent = no_date_numbers(numbers, column.date_format) | (np.isnan(numbers) & (not is_text(type_)))
+        # As numbers, because 20210230 may be 20210230.0 here.
+        marks = numbers_from(numbers_in_text(pa.array(column.missing_marks, pa.string())))
+        absent |= np.isin(numbers, marks[~np.isnan(marks)])
         known = compute().coalesce(moments, pa.array(np.zeros(len(numbers), np.int64), mask=~absent))
         array = array if is_text(type_) else array.cast(pa.string())
     if (row := _first_unknown(array, known, column)) >= 0:
@@ -288,6 +291,8 @@ def texts_of(values: Any) -> Any:
     type_ = array.type
     if is_text(type_):
         return array
+    if pa.types.is_decimal(type_) and type_.scale <= 0:
+        return array.cast(pa.string())  # exact, where float64 would make 10^30 and 10^30 + 1 one category
     if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         numbers = array.cast(pa.float64(), safe=False)
         numbers = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)

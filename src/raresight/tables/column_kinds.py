@@ -6,6 +6,7 @@ Decisions use summaries, so that the parts of a table give the same answer as th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,7 @@ from raresight.tables.date_formats import (
     ambiguous_dates,
     find_date_format,
     may_be_dates,
+    moments_in_numbers,
     moments_written,
     no_date_numbers,
 )
@@ -51,6 +53,8 @@ IDENTIFIER_ROWS = 100
 LARGEST_STEP = 2
 # Fewer different numbers may be dates by chance: one number in 27 from 19000101 to 21001231 is one.
 FEWEST_DATES = 3
+# Of numbers that are dates but for a few, such as 20210230.
+MOST_MISFITS = 0.05
 _EXACT_FLOAT64 = 2**53
 MOSTLY = 0.9
 NOT_READ = "not read as"
@@ -70,7 +74,8 @@ _MORE_THAN_FLOAT64 = r"^[+-]?\d{17,}$"
 # Also formats that are not read, such as names of months in other languages; not versions and sort codes.
 _LIKE_DATE = (
     r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}-\d{1,2}-\d{4}|\d{1,2}/\d{1,2}/\d{2,4}|\d{2}\.\d{2}\.\d{2,4}|"
-    r"\d{1,2}[-/. ]+[^\W\d_]{3,9}[-/., ]+\d{2,4})($|[T ,:])"
+    r"\d{1,2}[-/. ]+\p{L}{3,9}[-/., ]+\d{2,4}|"
+    r"\p{L}{2,9}[.,]? +\p{L}{3,9}\.? +\d{1,2},? .{0,20}\d{4})($|[T ,:])"
 )
 _WORD = re.compile(r"[^\W\d_]")
 _CAMEL_IDENTIFIER = re.compile(r"[a-z](Id|ID|Key|Uuid|UUID|Index)$")
@@ -136,8 +141,8 @@ def _decide_numbers(name: str, numbers: NumberSummary, rows: int, *, boolean: bo
             return Decision(Dropped(name, reason))
         if looks_like_identifier(name) and numbers.all_different:
             return Decision(Dropped(name, "identifier: whole numbers, all different, and its name says so"))
-    date_format, certain = _date_format_of_numbers(numbers)
-    if certain:
+    date_format, no_dates = _date_format_of_numbers(numbers)
+    if date_format:
         return Decision(_dates_in_numbers(name, numbers, date_format))
     if numbers.equal_in_float64:
         return Decision(_beyond_float64(name, numbers))
@@ -145,27 +150,47 @@ def _decide_numbers(name: str, numbers: NumberSummary, rows: int, *, boolean: bo
     notes = [
         f"infinite in {infinite} {_rows(infinite)}, taken as missing" if infinite else "",
         ROUNDED if numbers.integer and numbers.largest > _EXACT_FLOAT64 else "",
-        f"{NOT_READ} dates {date_format}: fewer than {FEWEST_DATES} different ones" if date_format else "",
+        no_dates,
     ]
     note = "; ".join(filter(None, notes))
     return Decision(Column(name, "numeric", note=note, boolean=boolean), numbers.needs_float64)
 
 
-def _date_format_of_numbers(numbers: NumberSummary) -> tuple[str, bool]:
-    """Find the format in which all numbers are dates, or nothing; also tell if enough are different."""
-    for format in numbers.date_formats:
-        if numbers.few is None:
-            return format, True
-        dates = int((~no_date_numbers(np.array(list(numbers.few)), format)).sum())
-        if dates:
-            return format, dates >= FEWEST_DATES
-    return "", False
+def _date_format_of_numbers(numbers: NumberSummary) -> tuple[str, str]:
+    """Find the format in which nearly all numbers are dates; else nothing, and a note if most look so."""
+    for format, found in numbers.dates.items():
+        if found.dates == 0:
+            continue
+        misfits = found.misfits
+        if misfits is None or numbers.infinite:
+            if found.dates >= MOSTLY * numbers.count:
+                return "", f"{NOT_READ} dates {format}: most are, but too many different numbers are none"
+            continue
+        wrong = sum(misfits.values())
+        if wrong > MOST_MISFITS * (found.dates + wrong):
+            if found.dates >= MOSTLY * (found.dates + wrong):
+                return "", f"{NOT_READ} dates {format}: most are, but not {' and '.join(_marks(misfits))}"
+            continue
+        different = FEWEST_DATES * (1 + len(misfits))
+        if numbers.few is not None:
+            values = np.array([value for value in numbers.few if value not in misfits])
+            if (~no_date_numbers(values, format)).sum() < different:
+                return "", f"{NOT_READ} dates {format}: fewer than {different} different ones"
+        return format, ""
+    return "", ""
+
+
+def _marks(misfits: Iterable[float | int]) -> tuple[str, ...]:
+    return tuple(str(value).removesuffix(".0") for value in sorted(misfits))
 
 
 def _dates_in_numbers(name: str, numbers: NumberSummary, format: str) -> Column:
+    # A year such as 1899 speaks against dates, but is read if the others are.
+    strange = np.array(list(numbers.dates[format].misfits or ()), np.float64)
+    marks = _marks(strange[mask_of(moments_in_numbers(strange, format).is_null())].tolist())
     ends = np.array([float(numbers.minimum), float(numbers.maximum)])
-    missing = ends[no_date_numbers(ends, format)]
-    said = " and ".join(f"{value:.0f}" for value in missing)
+    missing = [f"{value:.0f}" for value in ends[no_date_numbers(ends, format)]]
+    said = " and ".join([*missing, *marks])
     note = "; ".join(
         filter(None, [f"numbers read as dates {format}", f"{said} taken as missing" if said else ""])
     )
@@ -173,6 +198,7 @@ def _dates_in_numbers(name: str, numbers: NumberSummary, format: str) -> Column:
         name,
         "date",
         parts=("day", "hour", "weekday") if NUMBER_FORMATS[format] else ("day", "weekday"),
+        missing_marks=marks,
         date_format=format,
         note=note,
     )
@@ -264,8 +290,8 @@ class _TextColumn:
         if marks is None:
             return None, self.exceptions(numbers)
         statistics = self.numbers if written == PLAIN else self.converted(texts, numbers)
-        date_format, certain = _date_format_of_numbers(statistics)
-        if certain:
+        date_format, _ = _date_format_of_numbers(statistics)
+        if date_format:
             return Decision(_with_marks(_dates_in_numbers(self.name, statistics, date_format), marks)), ""
         if pc.any(pc.match_substring_regex(self.text, _LEADING_ZERO)).as_py():
             return None, "numbers with leading zeros: taken as codes"
@@ -303,7 +329,7 @@ class _TextColumn:
         return replace(
             statistics,
             integer=as_integers,
-            date_formats=(),
+            dates={},
             increasing=statistics.increasing and in_order,
             decreasing=statistics.decreasing and in_order,
             kept=statistics.kept if in_order else None,
@@ -437,7 +463,8 @@ def _with_marks(column: Column, marks: tuple[str, ...]) -> Column:
     if not marks:
         return column
     said = " and ".join(repr(mark) for mark in marks) + (" is missing" if len(marks) == 1 else " are missing")
-    return replace(column, missing_marks=marks, note="; ".join(filter(None, [column.note, said])))
+    all_marks = (*column.missing_marks, *marks)
+    return replace(column, missing_marks=all_marks, note="; ".join(filter(None, [column.note, said])))
 
 
 def _short(text: str) -> str:

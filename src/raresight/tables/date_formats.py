@@ -7,6 +7,8 @@ a day. A year of two digits is one of 1969 to 2068, as in POSIX.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,11 @@ _FORMATS = {
         r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})"
         rf"(?P<time>[T ](?P<hour>\d{{2}})(?P<minutes>(?P<minute>\d{{2}})(?P<second>\d{{2}})?){_ZONE})"
     ),
+    # As C's `ctime` and the command `date` write it.
+    "Mon DD hh:mm:ss YYYY": (
+        rf"{_WEEKDAY}{_NAME} +{_D} +(?P<time>(?P<hour>\d{{1,2}})(?P<minutes>:(?P<minute>\d{{2}}):"
+        rf"(?P<second>\d{{2}})) *{_ZONE}) +{_Y}"
+    ),
     "MM/DD/YY": rf"{_M}/{_D}/{_YY}",
     "DD/MM/YY": rf"{_D}/{_M}/{_YY}",
     "MM.DD.YY": r"(?P<month>\d{2})\.(?P<day>\d{2})\.(?P<year>\d{2})",
@@ -54,7 +61,7 @@ _FORMATS = {
 _SECONDS = re.compile(r"time|sec|dt$", re.IGNORECASE)
 _PATTERNS = {format: f"^{date}{'' if '(?P<time>' in date else _TIME}$" for format, date in _FORMATS.items()}
 # Whole numbers that are dates, and how many digits of them are the time of day.
-NUMBER_FORMATS = {"YYYYMMDD": 0, "YYYYMMDDhhmmss": 6}
+NUMBER_FORMATS = {"YYYYMMDD": 0, "YYYYMMDDhhmm": 4, "YYYYMMDDhhmmss": 6}
 # Numbers that count from a moment on, with the microseconds of their unit. Their own start is unknown where
 # it is not 1970: the hour of day is then one of a clock that is wrong by a constant, as is the weekday.
 CLOCKS = {
@@ -69,7 +76,13 @@ _FIRST_COUNT, _LAST_COUNT = 631_152_000, 2_208_988_800
 # The years in which numbers are taken as dates; 9999-12-31 is written for "no end".
 _FIRST_YEAR, _LAST_YEAR, _NO_END = 1900, 2100, 99_991_231
 # What stands for a missing date among such numbers.
-_NO_DATES = {"YYYYMMDD": (0, 99_999_999), "YYYYMMDDhhmmss": (0, 99_999_999_999_999)}
+_NO_DATES = {
+    "YYYYMMDD": (0, 99_999_999),
+    "YYYYMMDDhhmm": (0, 999_999_999_999),
+    "YYYYMMDDhhmmss": (0, 99_999_999_999_999),
+}
+# As many as marks for a missing value in text.
+_MOST_MISFITS = 3
 
 
 def find_date_format(values: Any, counts: NDArray[np.int64] | None = None) -> tuple[str, ...]:
@@ -215,29 +228,69 @@ def _days(
     return first + day - 1, (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)
 
 
-def number_date_formats(numbers: NDArray[Any]) -> tuple[str, ...]:
-    """List the formats of `NUMBER_FORMATS` in which all numbers are dates of 1900 to 2100, or none.
+@dataclass(frozen=True)
+class NumberDates:
+    """How many numbers are dates of a format, and which ones are none.
+
+    Attributes:
+        dates: The number of dates of 1900 to 2100.
+        misfits: Each distinct number that is no date with its count, or None if there are more than three.
+    """
+
+    dates: int
+    misfits: Mapping[float | int, int] | None
+
+    def merge(self, other: NumberDates) -> NumberDates:
+        """Add those of other numbers."""
+        misfits = None
+        if self.misfits is not None and other.misfits is not None:
+            misfits = dict(self.misfits)
+            for value, count in other.misfits.items():
+                misfits[value] = misfits.get(value, 0) + count
+            misfits = misfits if len(misfits) <= _MOST_MISFITS else None
+        return NumberDates(self.dates + other.dates, misfits)
+
+
+def dates_of_numbers(
+    numbers: NDArray[Any], few: Mapping[float | int, int] | None = None
+) -> dict[str, NumberDates]:
+    """Count the dates in numbers by each of `NUMBER_FORMATS`.
+
+    Args:
+        numbers: Numbers without NaN.
+        few: Each distinct number with its count, if they are at most 64; else None.
 
     Example:
-        >>> number_date_formats(np.array([20240531, 20240601])), number_date_formats(np.array([20240532]))
-        (('YYYYMMDD',), ())
+        >>> dates_of_numbers(np.array([20240531, 20240601, 20240532]))["YYYYMMDD"]
+        NumberDates(dates=2, misfits={20240532: 1})
     """
-    low, high = float(numbers.min()), float(numbers.max())
-    # The ends rule out nearly all columns of numbers, and the first numbers nearly all others. Many columns
-    # are zero in most rows, so zeros alone must be cheap, too.
-    return tuple(
-        format
-        for format, digits in NUMBER_FORMATS.items()
-        if low == high == 0
-        or (
-            low >= 0
-            and _FIRST_YEAR * 10_000 <= high // 10**digits <= 99_999_999
-            and all(
-                not moments_in_numbers(some, format, only_plausible=True).null_count
-                for some in (numbers[:64], numbers)
-            )
-        )
-    )
+    return {format: _dates_of_numbers(numbers, few, format) for format in NUMBER_FORMATS}
+
+
+def _dates_of_numbers(
+    numbers: NDArray[Any], few: Mapping[float | int, int] | None, format: str
+) -> NumberDates:
+    values = numbers if few is None else np.array(list(few), numbers.dtype)
+    counts = None if few is None else np.array(list(few.values()))
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64, copy=False)
+    unit = 10 ** (4 + NUMBER_FORMATS[format])
+    if few is None and float(values.max()) < _FIRST_YEAR * unit:
+        return NumberDates(0, None)  # more than 60 different numbers before the first date
+    near = (values >= _FIRST_YEAR * unit) & (values < (_LAST_YEAR + 1) * unit)
+    found = mask_of(moments_in_numbers(values[near], format, only_plausible=True).is_valid())
+    dates = int(found.sum() if counts is None else counts[near][found].sum())
+    near[near] = found
+    # The first numbers rule out nearly all other columns. Many are zero in most rows.
+    for most in (512, len(values)):
+        rest = values[:most][~near[:most] & (values[:most] != 0)]
+        wrong = mask_of(moments_in_numbers(rest, format, only_plausible=True).is_null())
+        misfits, how_often = np.unique(rest[wrong], return_counts=True)
+        if len(misfits) > _MOST_MISFITS:
+            return NumberDates(dates, None)
+    if few is not None:
+        return NumberDates(dates, {value: few[value] for value in misfits.tolist()})
+    return NumberDates(dates, dict(zip(misfits.tolist(), how_often.tolist(), strict=True)))
 
 
 def moments_in_numbers(numbers: NDArray[Any], format: str, *, only_plausible: bool = False) -> Any:
@@ -261,6 +314,7 @@ def moments_in_numbers(numbers: NDArray[Any], format: str, *, only_plausible: bo
     known = (numbers >= 0) & (numbers < 10**15) & (numbers == np.floor(numbers))
     date, clock = np.divmod(np.where(known, numbers, 0).astype(np.int64), 10 ** NUMBER_FORMATS[format])
     days, valid = _days(date // 10_000, date // 100 % 100, date % 100)
+    clock *= 10 ** (6 - NUMBER_FORMATS[format])
     valid &= (clock < 240_000) & (clock // 100 % 100 < 60) & (clock % 100 < 60)
     valid &= known & (date >= 10_000_000) & (date <= _NO_END)
     if only_plausible:

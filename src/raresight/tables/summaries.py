@@ -9,7 +9,7 @@ summaries of long columns of numbers small. The rule depends on the texts alone,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from raresight.tables._arrow import arrow, compute, mask_of, naming_column, numbers_from
 from raresight.tables.column_codec import is_moment, is_number, plain, texts_of, typed_moments, typed_numbers
-from raresight.tables.date_formats import number_date_formats
+from raresight.tables.date_formats import NumberDates, dates_of_numbers
 from raresight.tables.text_values import NO_VALUE, is_text, numbers_in_text
 
 __all__ = [
@@ -57,7 +57,7 @@ class NumberSummary:
         few: Each distinct number with its count, or None if there are more than 64.
         inexact: Whether a whole number is not exact in float32.
         rounded: Numbers beyond 2**24, at most two for each of a sample of float32 values.
-        date_formats: The formats in which all of them are dates; see `number_date_formats`.
+        dates: How many of them are dates, by format; see `dates_of_numbers`.
         kept: All numbers, where they are needed; else None.
     """
 
@@ -73,7 +73,7 @@ class NumberSummary:
     few: Mapping[float | int, int] | None = None
     inexact: bool = False
     rounded: NDArray[np.float64] | None = None
-    date_formats: tuple[str, ...] = ()
+    dates: Mapping[str, NumberDates] = field(default_factory=dict)
     kept: NDArray[Any] | None = None
 
     @property
@@ -126,6 +126,7 @@ def summarize_numbers(numbers: NDArray[Any], *, integer: bool, keep: bool = Fals
     finite = present[np.isfinite(present)] if present.dtype.kind == "f" else present
     # Compared rather than subtracted, because differences of unsigned numbers wrap around.
     later, earlier = present[1:], present[:-1]
+    few = _few(present)
     inexact, rounded = False, None
     if len(finite) and max(abs(float(finite.max())), abs(float(finite.min()))) > _EXACT_FLOAT32:
         inexact, rounded = _beyond_float32(finite)
@@ -139,8 +140,8 @@ def summarize_numbers(numbers: NDArray[Any], *, integer: bool, keep: bool = Fals
         last=present[-1].item(),
         increasing=bool((later > earlier).all()),
         decreasing=bool((later < earlier).all()),
-        few=_few(present),
-        date_formats=number_date_formats(present),
+        few=few,
+        dates=dates_of_numbers(present, few),
         inexact=inexact,
         rounded=rounded,
         kept=present if keep else None,
@@ -181,7 +182,7 @@ def merge_numbers(left: NumberSummary, right: NumberSummary) -> NumberSummary:
         few=few,
         inexact=inexact,
         rounded=_sample(np.concatenate(parts)) if parts and not inexact else None,
-        date_formats=tuple(format for format in left.date_formats if format in right.date_formats),
+        dates={format: found.merge(right.dates[format]) for format, found in left.dates.items()},
         kept=kept,
     )
 
@@ -494,6 +495,8 @@ def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool =
         if pa.types.is_decimal(type_) and found.count:
             ends = compute().min_max(array).as_py()
             found = replace(found, minimum=ends["min"], maximum=ends["max"])
+            if type_.scale <= 0 and found.few is not None and found.largest >= 2.0**53:
+                found = replace(found, integer=True, few=_few_decimals(array))
         return made("boolean" if pa.types.is_boolean(type_) else "number", numbers=found)
     if is_text(type_):
         present = array.drop_null()
@@ -501,6 +504,14 @@ def summarize_column(name: str, values: Any, *, keep: bool = False, fold: bool =
         texts = _summarize_texts(present, floats, fold)
         return made("text", numbers=_numbers_of_text(present, floats, keep), texts=texts)
     return made("other")
+
+
+def _few_decimals(array: Any) -> Mapping[float | int, int] | None:
+    """Count whole decimals exactly, unless there are many."""
+    found = array.drop_null().value_counts()
+    if len(found) > MOST_COUNTED:
+        return None
+    return {int(one["values"]): one["counts"] for one in found.to_pylist()}
 
 
 def _numbers_of_text(present: Any, floats: Any, keep: bool) -> NumberSummary:

@@ -94,7 +94,9 @@ def learn_target(summary: ColumnSummary, positive: Any = None) -> Target:
                 "choose a column of two values with --target"
             )
         kind = "boolean" if summary.kind == "boolean" else "number"
-        convert = bool if kind == "boolean" else float if not numbers.integer else int
+        # Labels of decimals are read as float64, so what is equal there is refused here.
+        is_whole = numbers.integer and not summary.type.startswith("decimal")
+        convert = bool if kind == "boolean" else int if is_whole else float
         counts = {_text(convert(value)): count for value, count in numbers.few.items()}
     elif summary.kind == "nothing":
         raise ValueError(f"the target column {name!r} has no values; every row needs one")
