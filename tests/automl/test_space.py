@@ -79,21 +79,22 @@ def test_names_are_texts():
 
 def test_the_list_begins_with_cross_entropy_of_boosters_and_holds_every_loss():
     space = make_space("linear,lightgbm,xgboost", "tbl,alpha,focal,poly,vectorscaling,ldam")
-    planned = 3 + SPREAD + (6 + 24) + 2 * 6
+    planned = 4 + SPREAD + (6 + 24) + 2 * 6
     trials = listed(space, planned + 5)
     assert [trial.number for trial in trials] == list(range(planned + 5))
     assert [trial.origin for trial in trials[planned:]] == ["random"] * 5
     first = [trial.candidate for trial in trials[:3]]
     assert first == [Candidate(family, "crossentropy") for family in ("lightgbm", "xgboost", "linear")]
-    spread = trials[3 : 3 + SPREAD]
+    assert trials[3].candidate == Candidate("linear", "crossentropy", (("knots", 5),))
+    spread = trials[4 : 4 + SPREAD]
     assert {(trial.origin, trial.candidate.loss) for trial in spread} == {("spread", "crossentropy")}
     assert [trial.candidate.family for trial in spread] == ["lightgbm", "xgboost"] * (SPREAD // 2)
-    linear = trials[3 + SPREAD : 3 + SPREAD + 30]
+    linear = trials[4 + SPREAD : 4 + SPREAD + 30]
     assert [trial.origin for trial in linear] == ["default"] * 6 + ["map"] * 24
     assert {trial.candidate.family for trial in linear} == {"linear"}
     assert linear[0].candidate.loss == "tbl(alpha=0.8,C=0.5)"
     assert linear[5].candidate.loss == "ldam(class_counts=(2940,60),max_margin=0.5,scale=1.0)"
-    boosted = [trial.candidate for trial in trials[3 + SPREAD + 30 : planned]]
+    boosted = [trial.candidate for trial in trials[4 + SPREAD + 30 : planned]]
     assert [one.family for one in boosted] == ["lightgbm"] * 6 + ["xgboost"] * 6
     assert [one.loss for one in boosted[:6]] == [trial.candidate.loss for trial in linear[:6]]
     assert len({trial.candidate for trial in trials[:planned]}) == planned
@@ -202,7 +203,7 @@ def test_a_full_text_is_not_tuned():
     space = make_space("linear", "tbl(alpha=0.7,C=1)")
     trials = listed(space, 30)
     assert {trial.candidate.loss for trial in trials} == {"crossentropy", "tbl(alpha=0.7,C=1)"}
-    assert [trial.origin for trial in trials[:3]] == ["default", "default", "random"]
+    assert [trial.origin for trial in trials[:4]] == ["default", "spread", "default", "random"]
 
 
 def test_a_registered_loss_is_searched_by_what_it_declares(monkeypatch):
@@ -223,7 +224,7 @@ def test_a_registered_loss_is_searched_by_what_it_declares(monkeypatch):
 
     assert default_losses()[:3] == ("crossentropy", "mine", "tbl")
     space = make_space("linear", "mine")
-    first, second, *rest = listed(space, 60)
+    first, _, second, *rest = listed(space, 61)
     assert (first.candidate.loss, second.candidate.loss) == ("crossentropy", "mine(alpha=0.7,C=0.2)")
     # The inherited map does not hold the defaults.
     assert [trial.origin for trial in rest] == ["map"] * 25 + ["random"] * 33

@@ -562,7 +562,9 @@ def evaluate_held_out(
 ) -> HeldOutEvaluation:
     """Score the held-out rows once with each model, and compare the models."""
     y = rows.test.y
-    log_odds = model.log_odds_of_matrix(rows.test.X)
+    # A model whose members see no counts of values has none in its schema.
+    X = rows.test.X[:, : len(model.schema.feature_names)]
+    log_odds = model.log_odds_of_matrix(X)
     units = units_of(y, rows.test.times, rows.test.groups)
     threshold = find_threshold(y, log_odds, fpr, units)
     evaluation = evaluate(
@@ -585,7 +587,7 @@ def evaluate_held_out(
     return HeldOutEvaluation(
         y=y,
         log_odds=log_odds,
-        naive=model.naive_probability_of_matrix(rows.test.X),
+        naive=model.naive_probability_of_matrix(X),
         evaluation=evaluation,
         threshold=threshold,
         against_baseline=against(baseline),

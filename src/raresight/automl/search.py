@@ -73,7 +73,7 @@ def search(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = search(task, make_space("linear", "focal"), Limits(trials=2), folder=Path(folder))
     >>> [trial.candidate.text for trial in found.trials]
-    ['linear, crossentropy', 'linear, focal(gamma=2.0)']
+    ['linear, crossentropy', 'linear, crossentropy, knots=5']
     """
     folder = Path(folder)
     with hold_folder(folder, "searching"), Interrupts() as interrupts:

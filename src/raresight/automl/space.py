@@ -102,8 +102,8 @@ def candidates(space: Space, class_counts: Counts, seed: int) -> Iterator[tuple[
     >>> for group in islice(candidates(make_space("linear", "focal"), (990, 10), 0), 3):
     ...     print([(trial.origin, trial.candidate.text) for trial in group])
     [('default', 'linear, crossentropy')]
+    [('spread', 'linear, crossentropy, knots=5')]
     [('default', 'linear, focal(gamma=2.0)')]
-    [('random', 'linear, focal(gamma=1.759), l2=0.0001618')]
     """
     planned: list[list[tuple[Origin, Candidate]]] = []
 
