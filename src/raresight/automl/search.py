@@ -18,6 +18,7 @@ from ..common.atomic_files import hold_folder
 from ..common.journal import DamagedFileWarning
 from ..engines import Interrupts, LocalEngine
 from ..model.families import FAMILIES, Candidate
+from .choice import out_of_fold_comparison
 from .fold_evaluation import FoldEvaluator, Job, arrays_of
 from .oof_predictions import is_whole, score_folder, score_path
 from .records import Limits, Progress, SearchResult, SearchTask, StoppedBy, Trial, TrialResult, best_of
@@ -159,14 +160,22 @@ class _SearchRun:
                 if not self._is_done(trial):
                     yield self._begun((trial,))
 
+    def _counts_help(self) -> bool:
+        """Return whether the first candidate gains by counts more than a standard error.
+
+        They are tried on every table that has values to count, and on most the difference is chance.
+        """
+        held = self._journal.trials
+        if any(number not in held or held[number].state != "complete" for number in (0, 1)):
+            return False
+        gain = out_of_fold_comparison(self.found("trials"), self._task, 1, 0)
+        return gain.difference > gain.standard_error
+
     def jobs(self) -> Iterator[Job]:
         """Yield jobs while the limits allow; each is decided when a process is free for it."""
         passed_over = 0
         if self._task.n_counts:
-            first = best_of(
-                [self._journal.trials[number] for number in (0, 1) if number in self._journal.trials]
-            )
-            self._with_counts = first is not None and first.with_counts
+            self._with_counts = self._counts_help()
         for listed in self._groups:
             group = tuple(
                 replace(trial, number=trial.number + self._offset, with_counts=self._with_counts)
