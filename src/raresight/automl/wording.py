@@ -264,8 +264,8 @@ def _of_blend(chosen: Sequence[Candidate], held_out: HeldOutEvaluation, min_gain
         return Verdict("blend_gained", text)
     if effect == "loss":
         text = (
-            f"{blend} On the held-out rows it has {_points(baseline)} less partial AUC than cross entropy with "
-            f"defaults ({_span(baseline)}). {counts}"
+            f"{blend} On the held-out rows it has {_points(baseline)} less partial AUC than cross entropy "
+            f"with defaults ({_span(baseline)}). {counts}"
         )
         return Verdict("blend_lost", text)
     change = f"{_signed(baseline.difference)} points of partial AUC on the held-out rows ({_span(baseline)})."
