@@ -259,7 +259,7 @@ COLUMNS += ["train_rows", "train_positives", "test_rows", "test_positives", "cho
 
 def measures(y: NDArray[Any], log_odds: Floats) -> dict[str, float]:
     """Figures of scores; `top_ratio`: mean probability of the highest 1 % over their share of positives."""
-    p = np.clip(expit(log_odds), 1e-15, 1 - 1e-15)
+    p = np.clip(expit(log_odds.astype(np.float64)), 1e-15, 1 - 1e-15)
     top = np.argsort(-log_odds, kind="stable")[: max(len(y) // 100, 1)]
     return {
         "partial_auc": partial_auc(y, log_odds, max_fpr=MAX_FPR),
