@@ -240,26 +240,17 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         import_library(self._library)
         native = self._checked_native()
         with columns_kept_on_failure(self):
-            attributes, without_split = self._fit(
+            made = self._prepare(
                 X, y, sample_weight, eval_set, eval_sample_weight, categorical_feature, native
             )
+            attributes, without_split = self._fit(made, categorical_feature)
         self.__dict__.update(attributes)
         if without_split:
             warnings.warn(without_split, NoSplitWarning, stacklevel=2)
         return self
 
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        eval_set: Any,
-        eval_sample_weight: Any,
-        categorical_feature: Any,
-        native: dict[str, Any],
-    ) -> tuple[dict[str, Any], str]:
-        """Return the attributes of the fitted model, and what to warn of; sets nothing but the columns."""
-        made = self._prepare(X, y, sample_weight, eval_set, eval_sample_weight, categorical_feature, native)
+    def _fit(self, made: Prepared, categorical_feature: Any) -> tuple[dict[str, Any], str]:
+        """Return the attributes of the fitted model, and what to warn of."""
         run, loss, start = made.run, made.loss, made.run.start
         codes, weights = run.training.codes, run.training.weights
         trained = self._train(run)
@@ -368,8 +359,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         import_library(self._library)
         native = self._checked_native()
-        made = self._prepare(X, y, sample_weight, watched, None, categorical_feature, native)
-        return self._begin(made.run)
+        with columns_kept_on_failure(self):
+            made = self._prepare(X, y, sample_weight, watched, None, categorical_feature, native)
+            return self._begin(made.run)
 
     @abstractmethod
     def _train(self, run: Run) -> TrainedBooster:
